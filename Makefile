@@ -1,0 +1,82 @@
+# Everything a developer and the continuous integration run. Needs Go, git, make, and a C compiler for the race detector; every
+# other tool is built from its pin (tools/) into bin/tools.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+FUZZTIME ?= 10s
+TESTTIME ?= 10m
+# The measuring programs are run by `make bench`, not tested.
+PACKAGES = $$(go list ./... | grep -v '/bench$$')
+GO_FILES = $$(git ls-files -co --exclude-standard -- '*.go' ':!gen' | while read -r f; do [[ -f $$f ]] && echo "$$f"; done)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/sallyport, one static binary
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sallyport ./cmd/sallyport
+
+.PHONY: test
+test: compiler ## vet, and all tests under the race detector
+	go vet ./...
+	go test -race -timeout $(TESTTIME) $(PACKAGES)
+
+# The race detector links C; without this the message would be about cgo and not about what is missing.
+.PHONY: compiler
+compiler:
+	@command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null || { \
+	  echo "no C compiler ($$(go env CC)): the race detector needs one, install gcc or clang" >&2; exit 1; }
+	@[[ "$$(CGO_ENABLED= go env CGO_ENABLED)" == 1 && "$${CGO_ENABLED:-1}" == 1 ]] || { \
+	  echo "CGO_ENABLED=0: the race detector needs cgo, unset it" >&2; exit 1; }
+
+.PHONY: lint
+lint: tools ## every linter, formatting, house rules, wire compatibility, generated code up to date
+	scripts/check.sh
+	@unformatted=$$(bin/tools/gofumpt -l $(GO_FILES)); [[ -z $$unformatted ]] || { \
+	  echo "not formatted, run make fmt:" >&2; echo "$$unformatted" >&2; exit 1; }
+	bin/tools/buf lint
+	bin/tools/buf format proto --diff --exit-code
+	bin/tools/buf breaking proto --against proto/baseline.binpb
+	scripts/generated.sh
+	bin/tools/golangci-lint run ./...
+
+.PHONY: fmt
+fmt: tools ## format Go and protobuf sources in place
+	bin/tools/gofumpt -w $(GO_FILES)
+	bin/tools/buf format proto --write
+
+.PHONY: generate
+generate: tools-proto ## generate gen/ from proto/
+	bin/tools/buf generate
+
+# Run at a release only: what is in the image is promised from then on.
+.PHONY: baseline
+baseline: tools-proto ## make the wire of today the one that must not break
+	bin/tools/buf build proto --exclude-source-info -o proto/baseline.binpb
+
+.PHONY: tools
+tools: ## install the pinned tools into bin/tools
+	@scripts/tools.sh proto lint
+
+.PHONY: tools-proto
+tools-proto:
+	@scripts/tools.sh proto
+
+.PHONY: bench
+bench: ## measure (figures in docs)
+	go run ./bench
+
+.PHONY: demo
+demo: build ## a broker and a flaky upstream in one process, and a few calls that show what it is for
+	bin/sallyport demo
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME
+	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+.PHONY: clean
+clean: ## remove the program; the tools stay, they take minutes to build
+	rm -f bin/sallyport
