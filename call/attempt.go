@@ -1,0 +1,111 @@
+package call
+
+import "time"
+
+// Attempt is one request on the wire for a call: first what it was given, then what came of it.
+type Attempt struct {
+	// Number counts from 1 over all attempts of the call.
+	Number uint32
+	// Kind says why it was made.
+	Kind Kind
+	// Start is when it began; StartTime the same on the wall clock comes from it.
+	Start time.Time
+	// Offset is Start since the call arrived.
+	Offset time.Duration
+	// Waited is the backoff before it.
+	Waited time.Duration
+	// Queued is the wait for a concurrency slot.
+	Queued time.Duration
+	// Timeout is the time it was given, Deadline the instant that ends it.
+	Timeout  time.Duration
+	Deadline time.Time
+	// Remaining is the call's own remaining time when it began, told upstream when the policy names a header for it.
+	Remaining time.Duration
+
+	// TraceParent is the W3C field sent upstream, filled in by the observer; "" sends none.
+	TraceParent string
+	// TraceID and SpanID are its parts, in hex.
+	TraceID, SpanID string
+
+	// Duration is how long it ran.
+	Duration time.Duration
+	// Result is what it gave.
+	Result Result
+	// Decision is what was decided after it.
+	Decision Decision
+}
+
+// Decision is what was decided after an attempt.
+type Decision struct {
+	Verdict Verdict
+	Reason  Reason
+	// Wait before the next attempt; 0 unless Verdict is VerdictRetry or VerdictFollow.
+	Wait time.Duration
+}
+
+// Result is what one attempt gave.
+type Result struct {
+	// Evidence says how far the attempt provably got.
+	Evidence Evidence
+	// Failure says what went wrong; FailureNone beside EvidenceAnswered.
+	Failure Failure
+	// Terminal: trying again cannot mend this failure (no such name, a refused certificate).
+	Terminal bool
+	// TimedOut: the attempt's own deadline ended it, whatever Failure it bears.
+	TimedOut bool
+	// Detail is one sentence for a person; no secrets, no body text, no resolved address of a denied name.
+	Detail string
+	// Status is the answer's, also when its body then failed; 0 without a head.
+	Status int
+	// Response is the complete answer; nil unless Evidence is EvidenceAnswered.
+	Response *Response
+	// RemoteAddress is host:port of the peer, "" when there was no connection.
+	RemoteAddress string
+	// Protocol is "HTTP/1.1" or "HTTP/2", "" when there was no connection.
+	Protocol string
+	// Reused: the connection had served an attempt before.
+	Reused bool
+}
+
+// Response is a complete answer.
+type Response struct {
+	Status   int
+	Headers  []Header
+	Body     []byte
+	Trailers []Header
+	// Protocol is "HTTP/1.1" or "HTTP/2".
+	Protocol string
+}
+
+// Final is why a call ended and what is known.
+type Final struct {
+	Outcome Outcome
+	Effect  Effect
+	Reason  Reason
+	// Detail is one sentence for a person; no secrets, no body text.
+	Detail string
+	// Response is the last complete answer, nil when there was none.
+	Response *Response
+	Attempts []Attempt
+	// Sends counts attempts of which at least one byte may have left.
+	Sends uint32
+	// RetrySafe: submitting it again with the same operation id cannot add an effect.
+	RetrySafe bool
+	Next      NextStep
+	// RetryAfter is the earliest useful moment to try again, from now; 0 when not known.
+	RetryAfter time.Duration
+	// OperationID as given, or as generated under an idempotency contract.
+	OperationID string
+	// Elapsed since the broker took the call.
+	Elapsed time.Duration
+	// Late is the attempt that runs on, nil when none does.
+	Late *Late
+}
+
+// Late is an attempt that runs on after its call was answered: one that was sent and must not be repeated, whose answer is
+// still worth having. Whoever keeps operations waits for it.
+type Late struct {
+	Attempt Attempt
+	// Result receives one value, and is never closed.
+	Result <-chan Result
+}

@@ -1,0 +1,51 @@
+package call
+
+import "time"
+
+// Call is what a caller asked for, once, with one deadline. It is checked when it is made and never changes afterwards.
+type Call struct {
+	// Method is a token, case-sensitive (RFC 9110 §9.1).
+	Method string
+	// Target is where the request goes.
+	Target Target
+	// Headers are the caller's fields that may be sent, in order; [CleanHeaders] has dropped the others.
+	Headers []Header
+	// Body is sent whole; it must not change while the call runs.
+	Body []byte
+
+	// Caller is the authenticated identity, never a request field.
+	Caller string
+	// OperationID names one logical operation of this caller; "" when there is none.
+	OperationID string
+	// RepeatSafety is the caller's word on repeating.
+	RepeatSafety RepeatSafety
+	// Criticality orders calls where they compete.
+	Criticality Criticality
+	// SingleUseBody: the body may be sent once only.
+	SingleUseBody bool
+
+	// MaxAttempts may lower the policy's number; 0 = policy.
+	MaxAttempts uint32
+	// AttemptTimeout may lower the policy's; 0 = policy.
+	AttemptTimeout time.Duration
+	// MaxResponseBytes may lower the policy's; 0 = policy.
+	MaxResponseBytes uint64
+	// Reserve is the time the caller wants left when the answer arrives; 0 = the policy's margin alone.
+	Reserve time.Duration
+
+	// Arrived is when the broker took the call (monotonic).
+	Arrived time.Time
+	// Deadline is the caller's; the zero time when none was sent.
+	Deadline time.Time
+	// Labels go to the call's span, never to the upstream.
+	Labels map[string]string
+}
+
+// Safe reports whether the method is safe (RFC 9110 §9.2.1): whatever such a request did, any complete answer tells all.
+func Safe(method string) bool {
+	switch method {
+	case "GET", "HEAD", "OPTIONS", "TRACE":
+		return true
+	}
+	return false
+}
