@@ -1,0 +1,36 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// NotInForce lists what the rules set and this version accepts, validates and does not act on: whole blocks by their name, single
+// fields by their path, each once, in the order of the contract's table. It is said once when rules are loaded, so that nobody
+// trusts a protection that is not there.
+func NotInForce(rules []Rule) []string {
+	unbuilt := []string{
+		"deadline.max_stream_duration", "retry.hold", "retry.hold_max", "retry.trust_goaway", "status_probe", "budget",
+		"breaker", "concurrency", "hedge", "deferred", "redirects", "egress.tls.client_certificate", "egress.proxy", "hand_over",
+	}
+	var out []string
+	leaves := settingsLeaves()
+	for i := range leaves {
+		l := &leaves[i]
+		for r := range rules {
+			v := l.in(&rules[r].Settings)
+			if rules[r].Off || !isSet(v) {
+				continue
+			}
+			if l.path == "attempt.protocols" && slices.Contains(rules[r].Attempt.Protocols, ProtocolHTTP2) {
+				out = append(out, "attempt.protocols PROTOCOL_HTTP_2")
+			}
+			for _, name := range unbuilt {
+				if l.path == name || strings.HasPrefix(l.path, name+".") {
+					out = append(out, name)
+				}
+			}
+		}
+	}
+	return slices.Compact(out)
+}
