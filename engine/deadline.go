@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// The margin of a policy that sets none: 5 % of the time allowed, within these bounds.
+const (
+	marginShare = 20
+	marginMin   = 10 * time.Millisecond
+	marginMax   = 250 * time.Millisecond
+)
+
+// workDeadline is the instant at which the broker's work must be over: the caller's deadline, or the default when it sent none,
+// never later than max_timeout, less the time that is kept free for the way back (semantics.md §1.1, §1.2).
+func workDeadline(c *call.Call, d *policy.Deadline) time.Time {
+	deadline := c.Deadline
+	if deadline.IsZero() {
+		deadline = c.Arrived.Add(d.DefaultTimeout)
+	}
+	if latest := c.Arrived.Add(d.MaxTimeout); deadline.After(latest) {
+		deadline = latest
+	}
+	margin := min(max(deadline.Sub(c.Arrived)/marginShare, marginMin), marginMax)
+	if d.CallerMargin != nil {
+		margin = *d.CallerMargin
+	}
+	return deadline.Add(-max(margin, c.Reserve))
+}

@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+)
+
+// detail is one sentence for a person. It names no secret, no body text and no address behind a denied name.
+func (p *Plan) detail(f *call.Final) string {
+	switch f.Reason {
+	case call.ReasonSuccess:
+		if n := len(f.Attempts); n > 1 {
+			return fmt.Sprintf("answered %d at attempt %d", f.Response.Status, n)
+		}
+		return "" // the common case costs nothing
+	case call.ReasonStatusNotRetryable:
+		return p.lastFailure() + ", which is not repeated"
+	case call.ReasonNotRepeatable:
+		return p.lastFailure() + "; " + p.whyNotRepeatable()
+	case call.ReasonBodyNotReplayable:
+		return p.lastFailure() + "; the body can be sent once only"
+	case call.ReasonAttemptsExhausted:
+		return fmt.Sprintf("%s; no attempt is left of %d", p.lastFailure(), p.maxAttempts)
+	case call.ReasonDeadline:
+		return p.deadlineDetail()
+	case call.ReasonRetryAfterTooLong:
+		return fmt.Sprintf("the upstream asks for a wait of %s, more than this call can give", f.RetryAfter.Round(time.Millisecond))
+	case call.ReasonCancelled:
+		return "the caller went away"
+	case call.ReasonEgressDenied:
+		return "egress rules forbid this destination"
+	case call.ReasonOperationConflict:
+		return "the upstream says that this key was used with another payload"
+	case call.ReasonKeyExpired:
+		return p.lastFailure() + "; the upstream may have forgotten the key, a repeat could act twice"
+	}
+	return p.lastFailure() // a failure of its own: malformed, too large, refused certificate, no such name
+}
+
+func (p *Plan) deadlineDetail() string {
+	if len(p.attempts) == 0 {
+		return "no time was left on arrival once the caller's margin is kept"
+	}
+	return p.lastFailure() + "; the remaining time cannot hold another attempt"
+}
+
+func (p *Plan) whyNotRepeatable() string {
+	if p.call.RepeatSafety == call.RepeatSafetyNever {
+		return "the caller forbids to repeat what may have been sent"
+	}
+	return p.call.Method + " without an idempotency contract must not be repeated after it may have been sent"
+}
+
+func (p *Plan) lastFailure() string {
+	if len(p.attempts) == 0 {
+		return "nothing was sent"
+	}
+	r := &p.attempts[len(p.attempts)-1].Result
+	if r.Evidence == call.EvidenceAnswered {
+		return fmt.Sprintf("answered %d", r.Status)
+	}
+	return r.Detail
+}

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sallyport/sallyport/backoff"
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/policy"
+)
+
+func (p *Plan) final(now time.Time, o call.Outcome, reason call.Reason) Step {
+	f := call.Final{
+		Outcome:     o,
+		Effect:      p.effect,
+		Reason:      reason,
+		Response:    p.response,
+		Attempts:    p.attempts,
+		RetrySafe:   p.retrySafe(now),
+		OperationID: p.call.OperationID,
+		Elapsed:     now.Sub(p.call.Arrived),
+	}
+	for i := range p.attempts {
+		if p.attempts[i].Result.Evidence != call.EvidenceNotSent {
+			f.Sends++
+		}
+	}
+	f.Next = p.next(now, &f)
+	if o == call.OutcomeThrottled || f.Next == call.NextStepRetry || f.Next == call.NextStepRetrySameID {
+		f.RetryAfter = p.earliest(now)
+	}
+	f.Detail = p.detail(&f)
+	return Step{Kind: StepFinal, Final: f}
+}
+
+// retrySafe: submitting the call again cannot add an effect.
+func (p *Plan) retrySafe(now time.Time) bool {
+	switch p.repeat {
+	case policy.RepeatAlways:
+		return true
+	case policy.RepeatByKey:
+		return p.effect == call.EffectNone || !p.keyPast(now)
+	}
+	return p.effect == call.EffectNone
+}
+
+// next is what the caller should do; the first that fits (contract.md §1, next).
+func (p *Plan) next(now time.Time, f *call.Final) call.NextStep {
+	unknown := f.Effect == call.EffectUnknown
+	switch {
+	case f.Outcome == call.OutcomeSuccess:
+		return call.NextStepDone
+	case !unknown && (f.Outcome == call.OutcomeOperationConflict || f.Outcome == call.OutcomeDenied || f.Outcome == call.OutcomeUnreachable):
+		return call.NextStepFixRequest
+	case unknown && p.keyed && p.repeat != policy.RepeatNever && !p.keyPast(now):
+		return call.NextStepRetrySameID
+	case unknown && p.repeat == policy.RepeatAlways:
+		return call.NextStepRetry
+	case unknown:
+		return call.NextStepReconcile
+	case f.Effect == call.EffectNone:
+		return call.NextStepRetry
+	case f.RetrySafe && p.response != nil && p.policy.Retry.Statuses.Has(p.response.Status):
+		return call.NextStepRetry
+	}
+	return call.NextStepFixRequest
+}
+
+// keyPast: the operation's key may be forgotten upstream by now.
+func (p *Plan) keyPast(now time.Time) bool {
+	return !p.firstSend.IsZero() && now.After(p.firstSend.Add(p.policy.Idempotency.KeyTTL))
+}
+
+// earliest is the delay that the last attempt's answer asked for, 0 when it asked for none.
+func (p *Plan) earliest(now time.Time) time.Duration {
+	if len(p.attempts) == 0 {
+		return 0
+	}
+	a := &p.attempts[len(p.attempts)-1]
+	asked, ok := serverDelay(&a.Result, a.Start.Add(a.Duration))
+	if !ok {
+		return 0
+	}
+	return max(0, asked-now.Sub(a.Start.Add(a.Duration)))
+}
+
+// serverDelay reads Retry-After from a complete answer (RFC 9110 §10.2.3).
+func serverDelay(r *call.Result, now time.Time) (time.Duration, bool) {
+	if r.Response == nil {
+		return 0, false
+	}
+	values := fieldValues(r.Response.Headers, "Retry-After")
+	if len(values) == 0 {
+		return 0, false
+	}
+	date := ""
+	if d := fieldValues(r.Response.Headers, "Date"); len(d) > 0 {
+		date = d[0]
+	}
+	return backoff.RetryAfter(values, date, now)
+}

@@ -1,0 +1,242 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sallyport/sallyport/backoff"
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/egress/guard"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// timerSlack is how late a timer may fire before a planned attempt counts as having lost its time: a wait is judged when it is
+// planned, and a few late milliseconds shall not undo that.
+const timerSlack = 5 * time.Millisecond
+
+// Plan decides one call. It is used by one goroutine, from EventStarted to StepFinal.
+type Plan struct {
+	call   *call.Call
+	policy *policy.Effective
+	guard  *guard.Guard
+	rnd    func() float64
+
+	work        time.Time // when the broker's work must be over
+	maxAttempts uint32
+	safe        bool // the method is safe (RFC 9110 §9.2.1)
+	keyed       bool // an idempotency contract covers the operation
+	repeat      policy.Repeatability
+
+	attempts  []call.Attempt
+	counted   uint32         // attempts that count against maxAttempts: all but a free resend
+	freeSpent bool           // the one free resend of the call was used
+	free      bool           // the attempt in flight is the free resend
+	clipped   bool           // the attempt in flight ends at the work deadline, not at its own timeout
+	waited    time.Duration  // backoff before the next attempt
+	effect    call.Effect    // what is known so far
+	response  *call.Response // the last complete answer, never overwritten by a refusal of ours
+	firstSend time.Time      // start of the first attempt of which a byte may have left
+}
+
+// NewPlan prepares the decisions of one call. rnd gives numbers in [0, 1).
+func NewPlan(c *call.Call, p *policy.Effective, g *guard.Guard, rnd func() float64) *Plan {
+	maxAttempts := p.Retry.MaxAttempts
+	if c.MaxAttempts != 0 {
+		maxAttempts = min(maxAttempts, c.MaxAttempts)
+	}
+	return &Plan{
+		call: c, policy: p, guard: g, rnd: rnd,
+		work:        workDeadline(c, &p.Deadline),
+		maxAttempts: maxAttempts,
+		safe:        call.Safe(c.Method),
+		keyed:       p.Keyed(c),
+		repeat:      p.Repeatability(c),
+		effect:      call.EffectNone,
+	}
+}
+
+// WorkDeadline is the instant at which the call will be over.
+func (p *Plan) WorkDeadline() time.Time { return p.work }
+
+// Next takes what happened at now and gives the next step.
+func (p *Plan) Next(now time.Time, ev Event) Step {
+	switch ev.Kind {
+	case EventStarted:
+		return p.started(now, ev)
+	case EventResult:
+		return p.ended(now, ev)
+	case EventWaited:
+		return p.resumed(now, ev)
+	}
+	panic("engine: an event of no kind")
+}
+
+func (p *Plan) started(now time.Time, ev Event) Step {
+	if p.gone(now, ev) {
+		return p.final(now, call.OutcomeCancelled, call.ReasonCancelled)
+	}
+	if !now.Before(p.work) {
+		return p.final(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
+	}
+	t := &p.call.Target
+	if err := p.guard.Target(&p.policy.Egress.Rules, t.Scheme, t.Host, t.Address, t.Port); err != nil {
+		return p.final(now, call.OutcomeDenied, call.ReasonEgressDenied)
+	}
+	return p.send(now, call.KindPrimary)
+}
+
+// resumed starts the attempt that was waited for. The time was judged when the wait was planned.
+func (p *Plan) resumed(now time.Time, ev Event) Step {
+	if p.gone(now, ev) {
+		return p.final(now, call.OutcomeCancelled, call.ReasonCancelled)
+	}
+	if remaining := p.work.Sub(now); remaining <= 0 || remaining+timerSlack < p.policy.Deadline.MinAttemptTime {
+		return p.final(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
+	}
+	return p.send(now, call.KindRetry)
+}
+
+// gone: the caller went away. Past the work deadline an ended context is the deadline, whatever its error says: the server's
+// context usually reads Canceled when the caller's deadline fires (semantics.md §1.6).
+func (p *Plan) gone(now time.Time, ev Event) bool { return ev.Gone && now.Before(p.work) }
+
+// send gives the next attempt its time: min(attempt.timeout, what remains), all that remains for the last one of a policy that
+// widens it.
+func (p *Plan) send(now time.Time, kind call.Kind) Step {
+	remaining := p.work.Sub(now)
+	limit := p.policy.Attempt.Timeout
+	if p.policy.Attempt.WidenLast && p.counted+1 >= p.maxAttempts {
+		limit = max(limit, remaining)
+	}
+	if t := p.call.AttemptTimeout; t != 0 {
+		limit = min(limit, t)
+	}
+	p.clipped = remaining < limit || p.policy.Attempt.Timeout < limit // a widened attempt ends at the work deadline
+	timeout := min(limit, remaining)
+	if !p.free {
+		p.counted++
+	}
+	p.attempts = append(p.attempts, call.Attempt{
+		Number:    uint32(len(p.attempts)) + 1, //nolint:gosec // bounded by max_attempts and one free resend
+		Kind:      kind,
+		Start:     now,
+		Offset:    now.Sub(p.call.Arrived),
+		Waited:    p.waited,
+		Timeout:   timeout,
+		Deadline:  now.Add(timeout),
+		Remaining: remaining,
+	})
+	return Step{Kind: StepSend, Attempt: p.attempts[len(p.attempts)-1]}
+}
+
+// ended records what the attempt gave and judges it.
+func (p *Plan) ended(now time.Time, ev Event) Step {
+	a := &p.attempts[len(p.attempts)-1]
+	a.Duration = now.Sub(a.Start)
+	a.Result = ev.Result
+	r := &a.Result
+	before := p.effect
+	p.effect = p.effectOf(before, r)
+	if r.Response != nil {
+		p.response = r.Response
+	}
+	if r.Evidence != call.EvidenceNotSent && p.firstSend.IsZero() {
+		p.firstSend = a.Start
+	}
+	p.free = false
+
+	if p.gone(now, ev) {
+		return p.stop(now, call.OutcomeCancelled, call.ReasonCancelled)
+	}
+	if p.succeeded(r) || p.settled(before, r) {
+		return p.stop(now, call.OutcomeSuccess, call.ReasonSuccess)
+	}
+	reason, outcome, worth := p.worth(r)
+	if !worth {
+		return p.stop(now, outcome, reason)
+	}
+	if !p.safeToRepeat(r) {
+		return p.stop(now, withoutRepeat(r), call.ReasonNotRepeatable)
+	}
+	if !p.replayable(r) {
+		return p.stop(now, withoutRepeat(r), call.ReasonBodyNotReplayable)
+	}
+	if r.TimedOut && p.clipped {
+		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
+	}
+	if r.Evidence == call.EvidenceNotSent && r.Reused && !p.freeSpent {
+		// The keep-alive race: the server closed the idle connection before a byte was written. It costs nothing, once per call.
+		p.freeSpent, p.free = true, true
+		return p.again(now, reason, 0)
+	}
+	if p.counted >= p.maxAttempts {
+		return p.stop(now, call.OutcomeRetriesExhausted, call.ReasonAttemptsExhausted)
+	}
+	return p.wait(now, reason)
+}
+
+// withoutRepeat is how a call ends that was sent and must not be repeated.
+func withoutRepeat(r *call.Result) call.Outcome {
+	if r.Evidence == call.EvidenceAnswered {
+		return call.OutcomeHTTPError
+	}
+	return call.OutcomeUnknown
+}
+
+// wait finds the wait before the next attempt and whether it fits (semantics.md §2.7).
+func (p *Plan) wait(now time.Time, reason call.Reason) Step {
+	r := &p.attempts[len(p.attempts)-1].Result
+	cfg := &p.policy.Retry.Backoff
+	wait := cfg.Wait(int(p.counted), r.Status == 429, p.rnd())
+	if asked, ok := serverDelay(r, now); ok {
+		if asked > p.policy.Retry.RetryAfterMax || !p.fits(now, asked) {
+			return p.stop(now, call.OutcomeThrottled, call.ReasonRetryAfterTooLong)
+		}
+		// Never early; the extra, so that holders do not return together, is cut to what fits.
+		latest := p.work.Sub(now) - p.policy.Deadline.MinAttemptTime
+		wait = max(wait, asked, min(backoff.Spread(asked, cfg.Jitter, p.rnd()), latest))
+	}
+	return p.again(now, reason, wait)
+}
+
+// again ends the judgement with another attempt after wait, if that fits before the work deadline and the key's life.
+func (p *Plan) again(now time.Time, reason call.Reason, wait time.Duration) Step {
+	r := &p.attempts[len(p.attempts)-1].Result
+	if p.keyExpired(now.Add(wait)) {
+		return p.stop(now, withoutRepeat(r), call.ReasonKeyExpired)
+	}
+	if !p.fits(now, wait) {
+		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
+	}
+	p.decide(call.Decision{Verdict: call.VerdictRetry, Reason: reason, Wait: wait})
+	p.waited = wait
+	if wait == 0 {
+		return p.send(now, call.KindRetry)
+	}
+	return Step{Kind: StepWait, Until: now.Add(wait)}
+}
+
+// fits: after the wait there is time for a useful attempt, and the wait itself does not reach the deadline (semantics.md §1.4).
+func (p *Plan) fits(now time.Time, wait time.Duration) bool {
+	remaining := p.work.Sub(now)
+	return wait < remaining && remaining-wait >= p.policy.Deadline.MinAttemptTime
+}
+
+// keyExpired: a repeat at that instant would come after the upstream may have forgotten the key, and so create a second effect.
+// Where there provably was no first one, the key's age does not matter.
+func (p *Plan) keyExpired(at time.Time) bool {
+	return p.repeat == policy.RepeatByKey && p.effect != call.EffectNone && p.keyPast(at)
+}
+
+func (p *Plan) decide(d call.Decision) { p.attempts[len(p.attempts)-1].Decision = d }
+
+// stop ends the call because of the last attempt's result.
+func (p *Plan) stop(now time.Time, o call.Outcome, reason call.Reason) Step {
+	p.decide(call.Decision{Verdict: call.VerdictStop, Reason: reason})
+	return p.final(now, o, reason)
+}
+
+// traced keeps what the observer said of the attempt in flight.
+func (p *Plan) traced(a *call.Attempt) {
+	last := &p.attempts[len(p.attempts)-1]
+	last.TraceParent, last.TraceID, last.SpanID = a.TraceParent, a.TraceID, a.SpanID
+}
