@@ -1,0 +1,61 @@
+package egress
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"github.com/sallyport/sallyport/egress/h1"
+)
+
+// conn is a connection that serves one attempt at a time.
+type conn struct {
+	key  poolKey
+	raw  *rawConn
+	http *h1.Conn
+	top  net.Conn // the TLS session, or raw itself
+
+	served    bool          // it has served an attempt before
+	keepAlive time.Duration // the server's own word on idle life; 0: none
+	idleSince time.Time
+	aliveAt   time.Time // when it was last seen alive while idle
+}
+
+func newConn(key poolKey, raw *rawConn, session *tls.Conn) *conn {
+	cn := &conn{key: key, raw: raw, top: raw}
+	if session != nil {
+		cn.top = &tlsConn{Conn: session, raw: raw}
+	}
+	cn.http = h1.New(cn.top)
+	return cn
+}
+
+// quiet looks before a write: false when the peer has closed the connection or said something unasked, which would otherwise
+// be read as the next answer.
+func (cn *conn) quiet(deadline time.Time) bool {
+	return cn.top.SetDeadline(deadline) == nil && cn.http.Idle() == nil
+}
+
+func (cn *conn) close() { _ = cn.top.Close() } // the peer may be gone; there is nobody to tell
+
+// tlsConn is a TLS session whose look reads the socket without waiting. Session tickets that come late are taken in passing.
+type tlsConn struct {
+	*tls.Conn
+	raw *rawConn
+}
+
+// ReadNow reads application data that is there and never waits.
+func (c *tlsConn) ReadNow(b []byte) (int, error) {
+	c.raw.now.Store(true)
+	n, err := c.Conn.Read(b)
+	c.raw.now.Store(false)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, errNothingYet{}
+	}
+	return n, err
+}
+
+// Close closes the socket at once. A close_notify would be another write on a connection that may hang.
+func (c *tlsConn) Close() error { return c.raw.Close() }

@@ -1,0 +1,112 @@
+package egress
+
+import (
+	"context"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/egress/h1"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// inlineBody is the size up to which a body is written before the answer is read: it fits into what the kernel takes at once.
+// A larger one is written beside the reading, since a peer may answer early and stop reading (RFC 9112 §9.3, §9.6).
+const inlineBody = 32 << 10
+
+// exchange sends the request on a connection of its own and reads the answer.
+func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *policy.Effective, a *call.Attempt) call.Result {
+	if err := cn.top.SetDeadline(a.Deadline); err != nil {
+		cn.close()
+		return t.failed(ctx, cn, a, nil, err)
+	}
+	uncancel := context.AfterFunc(ctx, cn.http.Interrupt)
+	t.writeHead(cn, c, p, a)
+	var answer h1.Response
+	err := roundTrip(cn, c, limits(c, p, a), &answer)
+	quiet := uncancel()
+	if err != nil {
+		cn.close()
+		if cn.served && !answer.Begun && quiet && !isTimeout(err) {
+			t.pool.life.died(cn, a.Start.Sub(cn.idleSince)) // the close and the request crossed on the way
+		}
+		return t.failed(ctx, cn, a, &answer, err)
+	}
+	res := answered(cn, &answer)
+	if quiet && cn.http.Reusable() && !maybeUnread(c, &answer) {
+		cn.served = true
+		cn.keepAlive = believed(answer.KeepAlive)
+		t.pool.put(cn, time.Now())
+	} else {
+		cn.close()
+	}
+	return res
+}
+
+// roundTrip writes the request and reads the answer. The answer counts even when the writing failed: a server that refuses an
+// upload answers, stops reading and hangs up.
+func roundTrip(cn *conn, c *call.Call, lim h1.Limits, answer *h1.Response) error {
+	bodyless := len(c.Body) == 0 && !definesBody(c.Method)
+	if len(c.Body) > inlineBody {
+		return roundTripBeside(cn, c, lim, answer)
+	}
+	sendErr := cn.http.Send(c.Body, bodyless)
+	if sendErr != nil && cn.http.Written() == 0 {
+		return sendErr
+	}
+	if err := cn.http.ReadResponse(answer, lim); err != nil {
+		if sendErr != nil && !answer.Begun {
+			return sendErr
+		}
+		return err
+	}
+	return nil
+}
+
+// maybeUnread: an error in answer to a large upload may have come before the upload was read. The kernel may have taken all of
+// it, so that it looks sent; but a peer that stopped reading would leave the next request on this connection without an answer.
+func maybeUnread(c *call.Call, answer *h1.Response) bool {
+	return len(c.Body) > inlineBody && answer.Status >= 400
+}
+
+// roundTripBeside writes a large body on a second goroutine, and waits for it in every case.
+func roundTripBeside(cn *conn, c *call.Call, lim h1.Limits, answer *h1.Response) error {
+	sent := make(chan error, 1) // receives one value, is never closed
+	go func() { sent <- cn.http.Send(c.Body, false) }()
+	err := cn.http.ReadResponse(answer, lim)
+	_ = cn.top.SetWriteDeadline(time.Unix(1, 0)) // whatever came, the rest of the body is of no use; what was written stays counted
+	sendErr := <-sent
+	if err != nil && !answer.Begun && sendErr != nil && cn.http.Written() == 0 {
+		return sendErr
+	}
+	return err
+}
+
+// definesBody: the method gives a request body a meaning, so that an empty one is told by Content-Length: 0 (RFC 9110 §8.6).
+func definesBody(method string) bool {
+	switch method {
+	case "POST", "PUT", "PATCH":
+		return true
+	}
+	return false
+}
+
+func limits(c *call.Call, p *policy.Effective, a *call.Attempt) h1.Limits {
+	bodyBytes := p.Body.MaxResponseBytes
+	if c.MaxResponseBytes != 0 {
+		bodyBytes = min(bodyBytes, c.MaxResponseBytes)
+	}
+	return h1.Limits{
+		HeaderBytes:   int(p.Response.MaxHeaderBytes), //nolint:gosec // validated when the policy was read
+		Headers:       maxFields,
+		BodyBytes:     int64(bodyBytes), //nolint:gosec // at most 16 MiB
+		Deadline:      a.Deadline,
+		HeaderTimeout: p.Attempt.HeaderTimeout,
+		IdleBody:      p.Attempt.IdleBodyTimeout,
+	}
+}
+
+// maxFields bounds the number of fields of an answer.
+const maxFields = 256
+
+// believed is how long a connection may be idle when the server names a time: a little less, since a request needs a moment.
+func believed(keepAlive time.Duration) time.Duration { return keepAlive - keepAlive/10 }

@@ -1,0 +1,97 @@
+package egress
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/egress/guard"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// Resolver finds the addresses of a name, which has no trailing dot.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// DialFunc makes a TCP connection to a literal address. It is replaced in tests only; permit is asked about the address that is
+// really connected to.
+type DialFunc func(ctx context.Context, network string, to netip.AddrPort, permit func(netip.AddrPort) error) (net.Conn, error)
+
+// Config is what a Transport needs. The zero value of each optional field is the real thing.
+type Config struct {
+	// Guard judges every address; required.
+	Guard *guard.Guard
+	// Secrets are what policies' credentials refer to; nil when there are none.
+	Secrets *Secrets
+	// UserAgent is sent when the caller has none, for example "sallyport/1.2.3"; required.
+	UserAgent string
+	// Resolver finds addresses; nil: the hosts file, then DNS, never libc or a search list.
+	Resolver Resolver
+	// Dial connects; nil: TCP.
+	Dial DialFunc
+}
+
+// Transport makes attempts. It is safe for concurrent use.
+type Transport struct {
+	guard     *guard.Guard
+	secrets   *Secrets
+	userAgent string
+	names     *names
+	dial      DialFunc
+	pool      *pool
+}
+
+// New makes a transport. Close ends it.
+func New(cfg Config) *Transport {
+	if cfg.Resolver == nil {
+		cfg.Resolver = newSystem()
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = dialTCP
+	}
+	return &Transport{
+		guard:     cfg.Guard,
+		secrets:   cfg.Secrets,
+		userAgent: cfg.UserAgent,
+		names:     newNames(cfg.Resolver),
+		dial:      cfg.Dial,
+		pool:      newPool(),
+	}
+}
+
+// Close closes the idle connections and waits for the transport's own goroutine. Attempts in flight end by themselves.
+func (t *Transport) Close() { t.pool.close() }
+
+// Send makes one attempt and returns by a.Deadline, or soon after ctx ends (engine.Sender).
+func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective, a call.Attempt) call.Result {
+	cn, res, ok := t.connection(ctx, c, p, &a)
+	if !ok {
+		return res
+	}
+	if d := t.withheld(c, p, cn); d != nil {
+		t.pool.put(cn, time.Now())
+		return *d
+	}
+	return t.exchange(ctx, cn, c, p, &a)
+}
+
+// connection takes an idle connection that is still alive, or makes a fresh one.
+func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
+	key := poolKey{origin: c.Target.Origin, egress: p.Egress.ID, generation: p.Generation}
+	if cn := t.pool.get(key, maxIdle(c, p), a.Deadline); cn != nil {
+		return cn, call.Result{}, true
+	}
+	return t.open(ctx, key, c, p, a)
+}
+
+// maxIdle is how long a connection may have been idle to serve this call: an operation that must not be repeated takes only a
+// young one, since the keep-alive race would leave its effect unknown (semantics.md §2).
+func maxIdle(c *call.Call, p *policy.Effective) time.Duration {
+	if p.Repeatability(c) != policy.RepeatNever {
+		return idleLife
+	}
+	return p.Attempt.MaxIdleUnsafe
+}
