@@ -1,0 +1,86 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+)
+
+// access lets an RPC in: the broker is not draining, the caller is known, and has the role the RPC needs.
+type access struct {
+	identities *Identities
+	gate       *gate
+}
+
+func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if open(info.FullMethod) {
+		return next(ctx, req)
+	}
+	if !a.gate.enter() {
+		return nil, draining()
+	}
+	defer a.gate.leave()
+	ctx, err := a.admit(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	return next(ctx, req)
+}
+
+func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if open(info.FullMethod) {
+		return next(srv, ss)
+	}
+	if !a.gate.enter() {
+		return draining()
+	}
+	defer a.gate.leave()
+	ctx, err := a.admit(ss.Context(), info.FullMethod)
+	if err != nil {
+		return err
+	}
+	return next(srv, &admitted{ServerStream: ss, ctx: ctx})
+}
+
+// admitted is a stream with the caller in its context.
+type admitted struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // the interface of grpc.ServerStream asks for it
+}
+
+func (s *admitted) Context() context.Context { return s.ctx }
+
+func (a *access) admit(ctx context.Context, method string) (context.Context, error) {
+	id, err := a.identities.who(ctx)
+	if err != nil {
+		return nil, err
+	}
+	role, ok := roleFor(method)
+	if !ok || !slices.Contains(id.roles, role) {
+		return nil, refusal(codes.PermissionDenied, reasonRoleRequired, fmt.Sprintf("needs the role %s", role))
+	}
+	return withCaller(ctx, id.name), nil
+}
+
+func draining() error {
+	return refusal(codes.Unavailable, reasonDraining, "this broker is shutting down; ask another one")
+}
+
+// open: health and reflection are for everybody, draining or not.
+func open(method string) bool {
+	return strings.HasPrefix(method, "/grpc.health.v1.Health/") || strings.HasPrefix(method, "/grpc.reflection.")
+}
+
+// roleFor is the role an RPC needs. One that stands nowhere here is refused, whoever asks.
+func roleFor(method string) (Role, bool) {
+	if strings.HasPrefix(method, "/"+pb.CallService_ServiceDesc.ServiceName+"/") {
+		return RoleCaller, true
+	}
+	return RoleOperator, false
+}

@@ -1,0 +1,51 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/sallyport/sallyport/call"
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// fit checks a call against the policy that rules it, and gives an operation under an idempotency contract its id.
+func fit(c *call.Call, given []*pb.HttpHeader, p *policy.Effective, t *policy.Table) []*call.InvalidError {
+	d := decoder{}
+	if size := uint64(len(c.Body)); size > p.Body.MaxRequestBytes {
+		d.add("request.body", fmt.Sprintf("%d bytes, more than the %d that body.max_request_bytes allows; send less or raise it", size, p.Body.MaxRequestBytes))
+	}
+	// An encoded slash could name a path that a policy covers in a spelling that it does not.
+	if c.Target.HasEncodedSlash() && t.PathScoped(c.Target.Host) {
+		d.add("request.url", "an encoded slash (%2f or %5c) in the path, where a policy with a path_prefix covers the host; write the path without it")
+	}
+	d.operation(c, given, p)
+	return d.violations
+}
+
+// operation finds the id under an idempotency contract: operation_id, else the caller's own header of the contract's name, else
+// a new one. The header is looked for in what the caller gave, so that a Connection field cannot strip it.
+func (d *decoder) operation(c *call.Call, given []*pb.HttpHeader, p *policy.Effective) {
+	if !p.Contract(c.Method) {
+		return
+	}
+	for i, h := range given {
+		if !strings.EqualFold(h.GetName(), p.Idempotency.Header) {
+			continue
+		}
+		field := fmt.Sprintf("request.headers[%d].value", i)
+		switch id := strings.Trim(h.GetValue(), " \t"); {
+		case !validOperationID(id):
+			d.add(field, "under the idempotency contract this field is the operation id: give 1 to 255 visible ASCII characters")
+		case c.OperationID == "":
+			c.OperationID = id
+		case c.OperationID != id:
+			d.add(field, "differs from the operation id; give one of them, or both alike")
+		}
+	}
+	if c.OperationID == "" {
+		c.OperationID = uuid.NewString()
+	}
+}

@@ -1,0 +1,110 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"buf.build/go/protovalidate"
+	"buf.build/go/protoyaml"
+	"go.yaml.in/yaml/v3"
+
+	sallyportv1 "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// LoadPolicyFile reads policies in YAML or in the JSON form of protobuf, field names in snake_case or camelCase. The rules have
+// revision 1 and come from the start-up file.
+//
+// The error has one line for each thing that is wrong, "FILE:LINE:COLUMN: policies[0].retry.backoff.base: cause and fix".
+func LoadPolicyFile(path string) ([]policy.Rule, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("policies: %w", err)
+	}
+	return parsePolicies(path, data)
+}
+
+// parsePolicies reads the text of a policy file; name stands in its errors.
+func parsePolicies(name string, data []byte) ([]policy.Rule, error) {
+	if json.Valid(data) {
+		// YAML knows no tab between tokens. In JSON a tab is never part of a value (RFC 8259 §7), and a blank keeps the columns.
+		data = bytes.ReplaceAll(data, []byte{'\t'}, []byte{' '})
+	}
+	root, err := singleDocument(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s:%w", name, err)
+	}
+	file := new(sallyportv1.PolicyFile)
+	found := newFindings(name, root, file.ProtoReflect().Descriptor())
+	// The decoder quotes the line of an error and takes a line for what ends in LF. YAML ends lines in CR and others too and may
+	// place an absent value behind the last one: without the lines it counts on, the decoder panics.
+	missing := lastLine(root) - 1 - bytes.Count(data, []byte{'\n'})
+	data = append(data, bytes.Repeat([]byte{'\n'}, max(missing, 0))...)
+	found.addDecoding(protoyaml.Unmarshal(data, file))
+	found.addViolations(protovalidate.Validate(file), file.ProtoReflect().Descriptor())
+
+	rules := make([]policy.Rule, len(file.GetPolicies()))
+	for i, p := range file.GetPolicies() {
+		rules[i] = policyRule(p)
+		rules[i].Revision, rules[i].File = 1, true
+	}
+	for _, p := range policy.Check(rules) {
+		found.add(fmt.Sprintf("policies[%d].%s", p.Rule, p.Path), p.Text)
+	}
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	return rules, nil
+}
+
+// singleDocument reads the tree of the text; an empty one has an empty block. A second document would be dropped without a word by every
+// decoder here, so it is refused.
+func singleDocument(data []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var document, second yaml.Node
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return &yaml.Node{Kind: yaml.MappingNode}, nil
+	case err != nil:
+		return nil, syntaxError(err)
+	}
+	switch err := decoder.Decode(&second); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		return nil, syntaxError(err)
+	default:
+		return nil, fmt.Errorf("%d:%d: a second document begins here: put all policies into one list", second.Line, second.Column)
+	}
+	if len(document.Content) == 0 || document.Content[0].Tag == "!!null" {
+		return &yaml.Node{Kind: yaml.MappingNode}, nil
+	}
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf(`%d:%d: write "policies:" and a list of policies below it`, root.Line, root.Column)
+	}
+	return root, nil
+}
+
+// lastLine is the greatest line number in a tree.
+func lastLine(node *yaml.Node) int {
+	last := node.Line
+	for _, child := range node.Content {
+		last = max(last, lastLine(child))
+	}
+	return last
+}
+
+// syntaxError gives an error of the YAML reader the form of all others; it knows the line alone.
+func syntaxError(err error) error {
+	line := 1
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if _, scanErr := fmt.Sscanf(text, "line %d:", &line); scanErr == nil {
+		_, text, _ = strings.Cut(text, ": ")
+	}
+	return fmt.Errorf("%d:1: %s", line, strings.ReplaceAll(text, "\n", " "))
+}

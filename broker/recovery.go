@@ -1,0 +1,44 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// panicked is a panic on its way to the edge, with what is known of the call it ended.
+type panicked struct {
+	value any
+	stack []byte
+	taken bool // a byte of the call may have left
+}
+
+// markPanic, deferred, lets a panic pass and adds what only the handler knows.
+func markPanic(taken *bool) {
+	if v := recover(); v != nil {
+		panic(&panicked{value: v, stack: debug.Stack(), taken: *taken})
+	}
+}
+
+// recovered turns a panic into INTERNAL for that caller alone, under an id that stands in the log beside the stack. It says
+// that nothing was sent only where that is sure.
+func recovered(log *slog.Logger) func(context.Context, any) error {
+	return func(ctx context.Context, v any) error {
+		p, ok := v.(*panicked)
+		if !ok {
+			p = &panicked{value: v, stack: debug.Stack(), taken: true}
+		}
+		id := uuid.NewString()
+		log.ErrorContext(ctx, "panic", "id", id, "value", fmt.Sprint(p.value), "stack", string(p.stack))
+		message := "internal error " + id
+		if p.taken {
+			return status.Error(codes.Internal, message)
+		}
+		return refusal(codes.Internal, reasonInternal, message)
+	}
+}

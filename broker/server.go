@@ -1,0 +1,93 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+)
+
+// The limits of the gRPC server. grpc-go's own are generous: unlimited streams per connection, 16 MiB of headers.
+const (
+	maxMessage       = 20 << 20
+	maxStreams       = 1000
+	maxHeaderList    = 16 << 10
+	handshakeTimeout = 10 * time.Second
+	maxConnIdle      = 15 * time.Minute
+	maxConnAge       = 30 * time.Minute
+	maxConnAgeGrace  = time.Minute
+	pingEvery        = 30 * time.Second
+	pingTimeout      = 10 * time.Second
+	minClientPing    = 10 * time.Second
+)
+
+// Server is the gRPC server of a broker.
+type Server struct {
+	grpc   *grpc.Server
+	health *health.Server
+	access *access
+}
+
+// NewServer makes the server. tlsConfig nil means cleartext; identities nil means one caller, local.
+func NewServer(calls *CallService, identities *Identities, tlsConfig *tls.Config, log *slog.Logger) *Server {
+	s := &Server{health: health.NewServer(), access: &access{identities: identities, gate: newGate()}}
+	handler := recovery.WithRecoveryHandlerContext(recovered(log))
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: maxConnIdle, MaxConnectionAge: maxConnAge, MaxConnectionAgeGrace: maxConnAgeGrace,
+			Time: pingEvery, Timeout: pingTimeout,
+		}),
+		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(handler), s.access.unary),
+		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(handler), s.access.stream),
+	}
+	if tlsConfig != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
+	}
+	s.grpc = grpc.NewServer(opts...)
+	pb.RegisterCallServiceServer(s.grpc, calls)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	s.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
+	s.health.SetServingStatus(pb.CallService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
+	return s
+}
+
+// Serve answers on the listener until the server is drained or stopped.
+func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+
+// Draining reports whether new calls are refused.
+func (s *Server) Draining() bool { return s.access.gate.isShut() }
+
+// Drain refuses new calls with a clear word, lets those in flight finish within their deadlines, and ends the server. It ends
+// them at once when ctx does.
+func (s *Server) Drain(ctx context.Context) {
+	s.health.Shutdown()
+	s.access.gate.close()
+	finished := make(chan struct{}) // closed by the goroutine below
+	go func() {
+		defer close(finished)
+		<-s.access.gate.left
+		s.grpc.GracefulStop()
+	}()
+	select {
+	case <-finished:
+	case <-ctx.Done():
+		s.grpc.Stop() // ends the calls in flight, after which both waits above return
+		<-finished
+	}
+}
