@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sallyport/sallyport/client"
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+)
+
+func newCall() *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "call METHOD URL",
+		Short: "Make one call through a broker and show what became of it",
+		Long: `Make one outbound HTTP call through a broker. The text output shows the attempts as a small timeline, with what was proved
+of each and what was decided after it, then what to do next, then the answer.
+
+Settings that a broker may need come from the environment where a flag is not given: SALLYPORT_BROKER, SALLYPORT_TOKEN
+(better there than in --token, which other users of the machine can see), SALLYPORT_CA.
+
+` + exitHelp(),
+		Example: `  sallyport call GET https://api.example.com/orders/17
+  sallyport call POST https://api.example.com/orders -H 'Content-Type: application/json' -d @order.json \
+      --operation-id order-4711 --deadline 3s
+  sallyport call GET https://api.example.com/orders/17 -o json | jq .outcome`,
+		Args: exactly("METHOD", "URL"),
+		RunE: action(func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, args[0], args[1])
+		}),
+	}
+	f.declare(cmd.Flags())
+	return cmd
+}
+
+// exitHelp lists the exit codes; the outcomes are those of the wire, so that none can be forgotten.
+func exitHelp() string {
+	var b strings.Builder
+	b.WriteString("Exit codes:\n   0  SUCCESS\n   2  usage or configuration\n   3  a gRPC error: of the broker, or of the way to it\n")
+	values := pb.Outcome_OUTCOME_UNSPECIFIED.Descriptor().Values()
+	for i := range values.Len() {
+		o := pb.Outcome(values.Get(i).Number())
+		if o == pb.Outcome_OUTCOME_UNSPECIFIED || o == pb.Outcome_OUTCOME_SUCCESS {
+			continue
+		}
+		fmt.Fprintf(&b, "  %2d  %s\n", outcomeCode(o), outcomeName(o))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// call makes the call and prints what became of it.
+func (f *callFlags) call(cmd *cobra.Command, method, url string) error {
+	if err := oneOf("output", f.output, "text", "json"); err != nil {
+		return err
+	}
+	req, err := f.request(method, url, cmd.InOrStdin())
+	if err != nil {
+		return usage(err)
+	}
+	ctx := cmd.Context()
+	if cmd.Flags().Changed("deadline") {
+		if f.deadline <= 0 {
+			return usagef("--deadline %s: give a duration above zero", f.deadline)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.deadline)
+		defer cancel()
+	}
+	c, err := f.dial()
+	if err != nil {
+		return usage(err)
+	}
+	defer func() { _ = c.Close() }() // the answer is here
+	resp, err := c.Call(ctx, req)
+	if err != nil {
+		printRefusal(cmd.ErrOrStderr(), client.Explain(err), f.broker)
+		return &exitError{code: exitGRPC}
+	}
+	if err := f.print(cmd.OutOrStdout(), req, resp); err != nil {
+		return err
+	}
+	if code := outcomeCode(resp.GetOutcome()); code != exitOK {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+func (f *callFlags) dial() (*client.Client, error) {
+	cfg := client.Config{Token: f.token}
+	if f.ca != "" {
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		if f.ca != systemCA {
+			pem, err := os.ReadFile(f.ca)
+			if err != nil {
+				return nil, fmt.Errorf("--ca: %w", err)
+			}
+			cfg.TLS.RootCAs = x509.NewCertPool()
+			if !cfg.TLS.RootCAs.AppendCertsFromPEM(pem) {
+				return nil, fmt.Errorf("--ca %s: holds no certificate in PEM form", f.ca)
+			}
+		}
+	}
+	return client.Dial(f.broker, cfg)
+}
+
+func (f *callFlags) print(w io.Writer, req *pb.CallRequest, resp *pb.CallResponse) error {
+	if f.output == "json" {
+		return printJSON(w, resp)
+	}
+	_, err := io.WriteString(w, timeline(req, resp)+answer(resp.GetResponse()))
+	return err //nolint:wrapcheck // a broken pipe needs no more words
+}
+
+// printJSON writes a message in the form of protobuf JSON, the same bytes each time (protojson varies its blanks on purpose).
+func printJSON(w io.Writer, m proto.Message) error {
+	raw, err := protojson.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("json: %w", err)
+	}
+	return printIndented(w, json.RawMessage(raw))
+}
+
+// printIndented writes JSON that is safe to show: what is not printable is escaped, since protojson escapes the controls below
+// 0x20 only and a terminal obeys others too.
+func printIndented(w io.Writer, v any) error {
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("json: %w", err)
+	}
+	var b strings.Builder
+	for _, r := range string(raw) { // what is escaped here can stand in strings only
+		if r != '\n' && r <= 0xffff && (unicode.IsControl(r) || !showable(r)) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	b.WriteByte('\n')
+	_, err = io.WriteString(w, b.String())
+	return err //nolint:wrapcheck // a broken pipe needs no more words
+}

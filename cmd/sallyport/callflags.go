@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+)
+
+// maxBodyBytes is what a policy may allow at most (body.max_request_bytes); nothing larger is read from a file.
+const maxBodyBytes = 16 << 20
+
+// systemCA, in place of a file, names the roots of this machine.
+const systemCA = "system"
+
+// callFlags are the flags of `call`. Zero means: as the policy says.
+type callFlags struct {
+	headers          []string
+	body             string
+	deadline         time.Duration
+	operationID      string
+	repeatSafety     string
+	maxAttempts      uint32
+	attemptTimeout   time.Duration
+	reserve          time.Duration
+	maxResponseBytes uint64
+	singleUseBody    bool
+	output           string
+
+	broker, token, ca string
+}
+
+func (f *callFlags) declare(fs *pflag.FlagSet) {
+	fs.StringArrayVarP(&f.headers, "header", "H", nil, "request field, 'Name: value' (repeatable)")
+	fs.StringVarP(&f.body, "data", "d", "", "request body; @FILE reads a file, @- standard input")
+	fs.DurationVar(&f.deadline, "deadline", 0, "time allowed for the whole call (default: the policy's)")
+	fs.StringVar(&f.operationID, "operation-id", "", "identity of the operation: the same id is the same operation")
+	fs.StringVar(&f.repeatSafety, "repeat-safety", "", "never | idempotent: what you know of repeating it (default: the policy decides)")
+	fs.Uint32Var(&f.maxAttempts, "max-attempts", 0, "may lower the policy's number of attempts")
+	fs.DurationVar(&f.attemptTimeout, "attempt-timeout", 0, "may lower the policy's time for one attempt")
+	fs.DurationVar(&f.reserve, "reserve", 0, "time you want left when the answer arrives")
+	fs.Uint64Var(&f.maxResponseBytes, "max-response-bytes", 0, "may lower the policy's limit of the answer's body")
+	fs.BoolVar(&f.singleUseBody, "single-use-body", false, "the body may be sent once only")
+	fs.StringVar(&f.broker, "broker", fromEnv("BROKER", "127.0.0.1:7400"), "address of the broker: host:port or unix:/path (SALLYPORT_BROKER)")
+	// Its default stays out of --help: it is a secret.
+	fs.StringVar(&f.token, "token", "", "bearer token of the caller (better: SALLYPORT_TOKEN)")
+	fs.StringVar(&f.ca, "ca", fromEnv("CA", ""), "PEM file of the authority of the broker's certificate, or \"system\"; without it: cleartext (SALLYPORT_CA)")
+	fs.StringVarP(&f.output, "output", "o", "text", "text | json")
+}
+
+func fromEnv(name, fallback string) string {
+	if v := os.Getenv(envPrefix + name); v != "" {
+		return v
+	}
+	return fallback
+}
+
+// request makes the request. Only what the command line itself can get wrong is checked: the broker knows the rest better.
+func (f *callFlags) request(method, url string, in io.Reader) (*pb.CallRequest, error) {
+	if f.token == "" {
+		f.token = fromEnv("TOKEN", "")
+	}
+	body, err := readBody(f.body, in)
+	if err != nil {
+		return nil, err
+	}
+	req := &pb.CallRequest{
+		Request:          &pb.HttpRequest{Method: method, Url: url, Body: body},
+		OperationId:      f.operationID,
+		MaxAttempts:      f.maxAttempts,
+		MaxResponseBytes: f.maxResponseBytes,
+		SingleUseBody:    f.singleUseBody,
+	}
+	switch f.repeatSafety {
+	case "":
+	case "never":
+		req.RepeatSafety = pb.RepeatSafety_REPEAT_SAFETY_NEVER
+	case "idempotent":
+		req.RepeatSafety = pb.RepeatSafety_REPEAT_SAFETY_IDEMPOTENT
+	default:
+		return nil, oneOf("repeat-safety", f.repeatSafety, "never", "idempotent")
+	}
+	if f.attemptTimeout != 0 {
+		req.AttemptTimeout = durationpb.New(f.attemptTimeout)
+	}
+	if f.reserve != 0 {
+		req.Reserve = durationpb.New(f.reserve)
+	}
+	for _, h := range f.headers {
+		field, err := parseHeader(h)
+		if err != nil {
+			return nil, err
+		}
+		req.Request.Headers = append(req.Request.Headers, field)
+	}
+	return req, nil
+}
+
+// parseHeader reads 'Name: value'; blanks around the value are not part of it (RFC 9110 §5.5).
+func parseHeader(s string) (*pb.HttpHeader, error) {
+	name, value, ok := strings.Cut(s, ":")
+	if !ok || strings.TrimSpace(name) == "" {
+		return nil, errors.New("-H: write 'Name: value'") // without the text: it may hold a secret
+	}
+	h := &pb.HttpHeader{Name: strings.TrimSpace(name)}
+	if value = strings.Trim(value, " \t"); utf8.ValidString(value) {
+		h.Value = value
+	} else {
+		h.RawValue = []byte(value)
+	}
+	return h, nil
+}
+
+func readBody(d string, in io.Reader) ([]byte, error) {
+	path, isFile := strings.CutPrefix(d, "@")
+	switch {
+	case !isFile:
+		return []byte(d), nil
+	case path == "":
+		return nil, errors.New("-d @: name a file, or @- for standard input")
+	case path != "-":
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("-d: %w", err)
+		}
+		defer func() { _ = f.Close() }() // read only
+		in = f
+	}
+	body, err := io.ReadAll(io.LimitReader(in, maxBodyBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("-d %s: %w", d, err)
+	}
+	if len(body) > maxBodyBytes {
+		return nil, fmt.Errorf("-d %s: more than %d bytes, the most a policy can allow", d, maxBodyBytes)
+	}
+	return body, nil
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files and the expected output in the scripts")
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakChecked{m}, map[string]func(){
+		"sallyport": func() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+	})
+}
+
+// leakChecked fails the run when a goroutine outlives it.
+type leakChecked struct{ m *testing.M }
+
+func (l leakChecked) Run() int {
+	code := l.m.Run()
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func TestCommandLine(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = busy.Close() })
+	upstream := startUpstream(t, map[string][]reply{
+		"/ok":      {{status: 200, body: "hello"}},
+		"/flaky":   {{status: 503}, {status: 200, body: "at last"}},
+		"/missing": {{status: 404, body: "no such thing"}},
+		"/lost":    {{}},
+		"/escapes": {{status: 200, body: "\x1b[31mred"}},
+	})
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/script",
+		UpdateScripts: *update,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("BUSY", busy.Addr().String())
+			e.Setenv("UP", upstream.url)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "exits": exits},
+	})
+}
+
+// exits runs a command and compares its exit code: exits CODE COMMAND ARGUMENT…
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARGUMENT...")
+	}
+	got := "0"
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = fmt.Sprint(exit.ExitCode())
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+// await waits until a unix socket answers.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await SOCKET")
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	for {
+		conn, err := net.Dial("unix", ts.MkAbs(args[0]))
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			ts.Fatalf("%s does not answer: %v", args[0], err)
+		}
+	}
+}
+
+func startUpstream(t *testing.T, scripts map[string][]reply) *flaky {
+	t.Helper()
+	f, err := startFlaky(t.Context(), "127.0.0.1:0", scripts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.close)
+	return f
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sallyport/sallyport/broker"
+	"github.com/sallyport/sallyport/egress"
+	"github.com/sallyport/sallyport/egress/guard"
+	"github.com/sallyport/sallyport/engine"
+	"github.com/sallyport/sallyport/policy"
+	"github.com/sallyport/sallyport/tracing"
+)
+
+const (
+	// defaultMaxTimeout is deadline.max_timeout where no policy sets it.
+	defaultMaxTimeout = time.Minute
+	// drainGrace is for encoding the last replies.
+	drainGrace = 5 * time.Second
+)
+
+// node is one running broker: listeners, services, and what they stand on.
+type node struct {
+	grpc, http net.Addr
+
+	transport *egress.Transport
+	server    *broker.Server
+	health    *http.Server
+	serving   errgroup.Group // the two servers
+	failed    chan error     // receives at most one value from each server; never closed
+	longest   time.Duration  // no call lasts longer
+}
+
+// startNode reads the files, listens, and serves. Its order keeps a start that fails without a trace: files are read before
+// anything is opened, and the start is counted only once the ports are ours.
+func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error) {
+	in, err := loadInputs(s)
+	if err != nil {
+		return nil, usage(err)
+	}
+	trusted := s.Insecure || s.TLSCert != "" && s.Tokens != ""
+	grpcListener, err := listen(ctx, "grpc", s.GRPC, trusted)
+	if err != nil {
+		return nil, err
+	}
+	httpListener, err := listen(ctx, "http", s.HTTP, trusted)
+	if err != nil {
+		return nil, closing(err, grpcListener)
+	}
+	state, err := openState(s.Data)
+	if err != nil {
+		return nil, failure(closing(err, grpcListener, httpListener))
+	}
+	machine, err := local()
+	if err != nil {
+		return nil, failure(closing(err, grpcListener, httpListener))
+	}
+	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(grpcListener, httpListener), Local: machine, Dev: s.Dev})
+	n := &node{
+		grpc: grpcListener.Addr(), http: httpListener.Addr(),
+		transport: egress.New(egress.Config{Guard: g, Secrets: in.secrets, UserAgent: "sallyport/" + programVersion()}),
+		failed:    make(chan error, 2),
+		longest:   longestCall(in.rules),
+	}
+	calls := broker.NewCallService(engine.New(n.transport, tracing.Observer{}, g), in.table, state.String())
+	n.server = broker.NewServer(calls, in.identities, in.tls, log)
+	n.health = newHTTP(n.server.Draining, in.tls, log)
+	announce(s, n, in.rules, state, log)
+	n.serve(grpcListener, httpListener)
+	return n, nil
+}
+
+// closing gives back the listeners of a start that failed.
+func closing(err error, listeners ...net.Listener) error {
+	for _, l := range listeners {
+		if cerr := l.Close(); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
+			err = errors.Join(err, cerr)
+		}
+	}
+	return err
+}
+
+func (n *node) serve(grpcListener, httpListener net.Listener) {
+	n.serving.Go(func() error {
+		if err := n.server.Serve(grpcListener); err != nil {
+			n.failed <- fmt.Errorf("gRPC listener: %w", err)
+		}
+		return nil
+	})
+	n.serving.Go(func() error {
+		serve := n.health.Serve
+		if n.health.TLSConfig != nil {
+			serve = func(l net.Listener) error { return n.health.ServeTLS(l, "", "") }
+		}
+		if err := serve(httpListener); !errors.Is(err, http.ErrServerClosed) {
+			n.failed <- fmt.Errorf("HTTP listener: %w", err)
+		}
+		return nil
+	})
+}
+
+// stop drains and ends the node: calls in flight finish within their deadlines, or end when ctx does. It returns after every
+// goroutine of the node has ended.
+func (n *node) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.longest+drainGrace)
+	defer cancel()
+	n.server.Drain(ctx)
+	err := n.health.Close() // to the last moment it told that the broker drains
+	_ = n.serving.Wait()    // they report through failed
+	n.transport.Close()
+	if err != nil {
+		return fmt.Errorf("HTTP listener: %w", err)
+	}
+	return nil
+}
+
+// longestCall is the highest deadline.max_timeout there is.
+func longestCall(rules []policy.Rule) time.Duration {
+	longest := defaultMaxTimeout
+	for i := range rules {
+		if d := rules[i].Deadline.MaxTimeout; d != nil {
+			longest = max(longest, *d)
+		}
+	}
+	return longest
+}
+
+// announce says once what an operator should know of this start.
+func announce(s *settings, n *node, rules []policy.Rule, state *brokerState, log *slog.Logger) {
+	if s.Dev {
+		log.Warn("dev mode: calls may go to loopback addresses of this machine, on any port; not for production")
+	}
+	if s.Insecure {
+		log.Warn("insecure: the listeners may be off loopback without TLS or tokens; whoever reaches them may call")
+	}
+	for _, p := range s.AllowSpecial {
+		log.Warn("allow-special: this range is opened although it is reserved, link-local or the like", "range", p.String())
+	}
+	if paths := policy.NotInForce(rules); len(paths) > 0 {
+		log.Warn("not in force in this version", "policy_fields", strings.Join(paths, " "))
+	}
+	log.Info("serving", "grpc", address(n.grpc), "http", address(n.http), "version", programVersion(),
+		"policies", len(rules), "broker_id", state.String())
+}
+
+// address is how a client writes it.
+func address(a net.Addr) string {
+	if a.Network() == "unix" {
+		return "unix:" + a.String()
+	}
+	return a.String()
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func newServe() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the broker",
+		Long: `Run the broker until SIGTERM or SIGINT.
+
+No flag is needed: gRPC on 127.0.0.1:7400, HTTP (/healthz, /readyz) on 127.0.0.1:7480, state in ./sallyport-data.
+Settings come from these flags, else from SALLYPORT_* (SALLYPORT_GRPC, SALLYPORT_TLS_CERT …), else from --config.
+
+Off loopback the broker wants TLS and tokens, or --insecure. A unix socket belongs to the user who runs the broker.
+
+SIGTERM drains: new calls are refused, those in flight finish within their deadlines. A second signal ends them at once.
+
+Exit codes: 0 after a signal · 1 the broker cannot run (port in use, data directory not writable) · 2 usage, or a
+broken configuration, policy, token or secret file.`,
+		Example: `  sallyport serve --dev
+  sallyport serve --policies policies.yaml --secrets /run/secrets
+  sallyport serve --grpc unix:/run/sallyport/grpc.sock
+  sallyport serve --grpc 0.0.0.0:7400 --tls-cert tls.crt --tls-key tls.key --tokens tokens.yaml`,
+		Args: cobra.NoArgs,
+		RunE: action(func(cmd *cobra.Command, _ []string) error {
+			s, err := loadSettings(cmd.Flags(), os.Environ())
+			if err != nil {
+				return usage(err)
+			}
+			signals := make(chan os.Signal, 2) // closed by nobody
+			signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+			defer signal.Stop(signals)
+			return serve(cmd.Context(), s, cmd.ErrOrStderr(), signals)
+		}),
+	}
+	settingFlags(cmd.Flags())
+	return cmd
+}
+
+// serve runs a broker until the first signal drains it, and a second one or the end of ctx ends it.
+func serve(ctx context.Context, s *settings, errOut io.Writer, signals <-chan os.Signal) error {
+	log := slog.New(slog.NewTextHandler(errOut, nil))
+	n, err := startNode(ctx, s, log)
+	if err != nil {
+		return err
+	}
+	var broken error
+	select {
+	case sig := <-signals:
+		log.Info("draining; a second signal ends at once", "signal", sig.String())
+	case broken = <-n.failed:
+		log.Error("a listener failed; draining", "error", broken)
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watching := make(chan struct{}) // closed by the goroutine below
+	go func() {
+		defer close(watching)
+		select {
+		case <-signals:
+			cancel()
+		case <-drain.Done():
+		}
+	}()
+	err = n.stop(drain)
+	cancel()
+	<-watching
+	if broken != nil {
+		return failure(broken)
+	}
+	log.Info("stopped")
+	return err
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// brokerState is the file broker.json of the data directory: who this broker is.
+type brokerState struct {
+	// ID names this broker for as long as its data directory lives.
+	ID string `json:"id"`
+	// Boots counts its starts: what an earlier process of the same broker said is told apart from what this one says.
+	Boots uint64 `json:"boots"`
+}
+
+// String is the broker_id of replies.
+func (s *brokerState) String() string { return fmt.Sprintf("%s@%d", s.ID, s.Boots) }
+
+// openState makes the data directory if it is not there, counts this start, and returns who this broker is.
+func openState(dir string) (*brokerState, error) {
+	// 0700 and 0600: answers and keys will live here.
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory %s cannot be used: %w; give another with --data", dir, cause(err))
+	}
+	path := filepath.Join(dir, "broker.json")
+	s, err := readState(path)
+	if err != nil {
+		return nil, err
+	}
+	s.Boots++
+	if err := writeState(path, s); err != nil {
+		return nil, fmt.Errorf("data directory %s cannot be written: %w; give another with --data", dir, cause(err))
+	}
+	return s, nil
+}
+
+func readState(path string) (*brokerState, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &brokerState{ID: newID()}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, cause(err))
+	}
+	s := &brokerState{}
+	if err := json.Unmarshal(content, s); err != nil || s.ID == "" {
+		return nil, fmt.Errorf("%s is damaged; remove it, and the broker takes a new id", path)
+	}
+	return s, nil
+}
+
+// writeState replaces the file whole, so that a crash leaves the old one or the new one.
+func writeState(path string, s *brokerState) error {
+	content, err := json.Marshal(s)
+	if err != nil {
+		return err //nolint:wrapcheck // cannot happen, and the caller says what was attempted
+	}
+	next := path + ".next"
+	if err := os.WriteFile(next, append(content, '\n'), 0o600); err != nil {
+		return err //nolint:wrapcheck // the caller names the directory
+	}
+	return os.Rename(next, path) //nolint:wrapcheck // as above
+}
+
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return hex.EncodeToString(b[:])
+}
+
+// cause drops the operation and path of a file error, where the sentence names them already.
+func cause(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}

@@ -1,0 +1,209 @@
+package egress
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// received makes one attempt and gives the head that the upstream read, line by line.
+func received(t *testing.T, tr *Transport, c *call.Call, p *policy.Effective, a call.Attempt) []string {
+	t.Helper()
+	heads := make(chan string, 1)
+	u := newUpstream(t, func(_ int, conn net.Conn) {
+		r := bufio.NewReader(conn)
+		head := ""
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil || line == "\r\n" {
+				break
+			}
+			head += line
+		}
+		heads <- head
+		_, _ = io.WriteString(conn, okAnswer)
+	})
+	c.Target.Port = u.port()
+	want(t, tr.Send(t.Context(), c, p, a), call.EvidenceAnswered, call.FailureNone)
+	return strings.Split(strings.TrimSuffix(<-heads, "\r\n"), "\r\n")
+}
+
+func has(head []string, line string) bool {
+	for _, l := range head {
+		if l == line {
+			return true
+		}
+	}
+	return false
+}
+
+func TestRequestOnTheWire(t *testing.T) {
+	tr := newTransport(t, nil)
+	rows := map[string]struct {
+		method, body string
+		change       func(*call.Call, *policy.Effective, *call.Attempt)
+		want         []string
+		never        []string
+	}{
+		"plain":                      {"GET", "", nil, []string{"GET /a?b=c HTTP/1.1", "Host: 127.0.0.1:80", "User-Agent: sallyport/test"}, []string{"Content-Length", "Transfer-Encoding"}},
+		"empty POST has a length":    {"POST", "", nil, []string{"Content-Length: 0"}, []string{"Transfer-Encoding"}},
+		"empty DELETE has none":      {"DELETE", "", nil, nil, []string{"Content-Length"}},
+		"a GET may have a body":      {"GET", "xyz", nil, []string{"Content-Length: 3"}, nil},
+		"an unknown method, as such": {"PURGE", "", nil, []string{"PURGE /a?b=c HTTP/1.1"}, []string{"Content-Length"}},
+		"the caller's fields in canonical form and order": {"GET", "", func(c *call.Call, _ *policy.Effective, _ *call.Attempt) {
+			c.Headers = []call.Header{{Name: "x-a", Value: "1"}, {Name: "X-A", Value: "2"}, {Name: "user-agent", Value: "mine/1"}}
+		}, []string{"X-A: 1", "X-A: 2", "User-Agent: mine/1"}, []string{"sallyport/test"}},
+		"set wins in any spelling, remove removes": {"GET", "", func(c *call.Call, p *policy.Effective, _ *call.Attempt) {
+			c.Headers = []call.Header{{Name: "x_api-version", Value: "9"}, {Name: "X-Debug", Value: "1"}, {Name: "X_Debug", Value: "2"}}
+			p.Headers.Set = []call.Header{{Name: "X-Api-Version", Value: "7"}}
+			p.Headers.Remove = []string{"x-debug"}
+		}, []string{"X-Api-Version: 7"}, []string{": 9", "ebug"}},
+		"a policy may name the program": {"GET", "", func(_ *call.Call, p *policy.Effective, _ *call.Attempt) {
+			p.Headers.Set = []call.Header{{Name: "User-Agent", Value: "theirs/1"}}
+		}, []string{"User-Agent: theirs/1"}, []string{"sallyport/test"}},
+		"the contract's key": {"POST", "x", func(c *call.Call, p *policy.Effective, _ *call.Attempt) {
+			p.Idempotency.Enabled, c.OperationID = true, "order-1"
+			c.Headers = []call.Header{{Name: "idempotency_key", Value: "order-2"}}
+		}, []string{"Idempotency-Key: order-1"}, []string{"order-2"}},
+		"without a contract the caller's header is an ordinary one": {"POST", "x", func(c *call.Call, _ *policy.Effective, _ *call.Attempt) {
+			c.OperationID = "order-1"
+			c.Headers = []call.Header{{Name: "Idempotency-Key", Value: "order-2"}}
+		}, []string{"Idempotency-Key: order-2"}, []string{"order-1"}},
+		"the remaining time": {"GET", "", func(c *call.Call, p *policy.Effective, a *call.Attempt) {
+			p.Deadline.Header, a.Remaining = "X-Remaining-Ms", 1234*time.Millisecond
+			c.Headers = []call.Header{{Name: "X-Remaining-Ms", Value: "9"}}
+		}, []string{"X-Remaining-Ms: 1234"}, []string{": 9"}},
+		"the attempt's own trace": {"GET", "", func(_ *call.Call, _ *policy.Effective, a *call.Attempt) {
+			a.TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		}, []string{"Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, nil},
+		"bytes outside ASCII": {"GET", "", func(c *call.Call, _ *policy.Effective, _ *call.Attempt) {
+			c.Headers = []call.Header{{Name: "X-Name", Value: "a\xff"}}
+		}, []string{"X-Name: a\xff"}, nil},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			c, p, a := newCall(t, row.method, "http://127.0.0.1:80/a?b=c", row.body), loopback(t), attempt()
+			if row.change != nil {
+				row.change(c, p, &a)
+			}
+			head := received(t, tr, c, p, a)
+			for _, line := range row.want {
+				if !has(head, line) {
+					t.Errorf("no line %q in %q", line, head)
+				}
+			}
+			for _, text := range row.never {
+				if strings.Contains(strings.Join(head, "\n"), text) {
+					t.Errorf("%q stands in %q", text, head)
+				}
+			}
+		})
+	}
+}
+
+// secrets is a directory with one secret.
+func secrets(t *testing.T, name, content string) *Secrets {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := LoadSecrets(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestCredentialIsAddedForItsHostsOnlyAndWinsOverTheCaller(t *testing.T) {
+	tr := newTransport(t, func(c *Config) { c.Secrets = secrets(t, "api", "s3cr3t\n") })
+	for hosts, want := range map[string]string{"127.0.0.1": "Authorization: Bearer s3cr3t", "other.example.com": "Authorization: mine"} {
+		c, p := newCall(t, "GET", "http://127.0.0.1:80/", ""), loopback(t)
+		c.Headers = []call.Header{{Name: "Authorization", Value: "mine"}}
+		p.Headers.Set = nil
+		p.Credentials = []policy.Credential{{Header: "Authorization", Prefix: "Bearer ", Secret: "api", Hosts: []string{hosts}}}
+		head := received(t, tr, c, p, attempt())
+		if !has(head, want) || strings.Count(strings.Join(head, "\n"), "Authorization") != 1 {
+			t.Errorf("%s: %q", hosts, head)
+		}
+	}
+}
+
+func TestCredentialIsNotSentInClearOverANetwork(t *testing.T) {
+	tr := newTransport(t, func(c *Config) { c.Secrets = secrets(t, "api", "s3cr3t") })
+	p := loopback(t)
+	p.Credentials = []policy.Credential{{Header: "Authorization", Secret: "api", Hosts: []string{"api.example.com"}}}
+	far := &conn{raw: newRawConn(farConn{})}
+	c := newCall(t, "GET", "http://api.example.com/", "")
+	if r := tr.withheld(c, p, far); r == nil || r.Failure != call.FailureDenied || r.Evidence != call.EvidenceNotSent {
+		t.Errorf("%v", r)
+	}
+	c.Target.Scheme = "https"
+	if r := tr.withheld(c, p, far); r != nil {
+		t.Errorf("https: %v", r)
+	}
+	c = newCall(t, "GET", "http://free.example.com/", "")
+	if r := tr.withheld(c, p, far); r != nil {
+		t.Errorf("a host without a credential: %v", r)
+	}
+}
+
+// farConn looks like a connection to another machine.
+type farConn struct{ net.Conn }
+
+func (farConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:80"))
+}
+
+func TestSecretsAreChecked(t *testing.T) {
+	s := secrets(t, "api", "one\ntwo")
+	for name, secret := range map[string]string{"no such file": "other", "a line break": "api"} {
+		err := s.Check(&policy.Credential{Header: "X-Key", Secret: secret})
+		if err == nil || strings.Contains(err.Error(), "two") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := secrets(t, "api", "fine\r\n").Check(&policy.Credential{Header: "X-Key", Secret: "api"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := LoadSecrets(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a directory that is not there was read")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, secretMax+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadSecrets(dir); err == nil {
+		t.Error("a secret over the limit was read")
+	}
+	if err := os.Mkdir(filepath.Join(t.TempDir(), "..data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnswersLoseWhatSpeaksOfTheConnection(t *testing.T) {
+	u := newUpstream(t, always("HTTP/1.1 200 OK\r\nConnection: X-Internal\r\nX-Internal: 1\r\nKeep-Alive: timeout=5\r\n"+
+		"Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Bytes: a\xffb\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n"))
+	r := newTransport(t, nil).Send(t.Context(), newCall(t, "GET", u.url("/"), ""), loopback(t), attempt())
+	want(t, r, call.EvidenceAnswered, call.FailureNone)
+	got := http.Header{}
+	for _, h := range r.Response.Headers {
+		got[h.Name] = append(got[h.Name], h.Value)
+	}
+	if len(got) != 2 || len(got["Set-Cookie"]) != 2 || got["X-Bytes"][0] != "a\xffb" {
+		t.Errorf("headers %q", r.Response.Headers)
+	}
+	if tr := r.Response.Trailers; len(tr) != 1 || tr[0] != (call.Header{Name: "X-Sum", Value: "7"}) {
+		t.Errorf("trailers %q", tr)
+	}
+}
