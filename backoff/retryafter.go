@@ -31,22 +31,22 @@ func RetryAfter(values []string, date string, now time.Time) (time.Duration, boo
 
 // delaySeconds reads delay-seconds: 1*DIGIT, leading zeros included, no sign, no fraction, no unit.
 func delaySeconds(s string) (time.Duration, bool) {
-	const most = time.Duration(math.MaxInt64) / time.Second
+	const most = math.MaxInt64 / int64(time.Second)
 	if s == "" {
 		return 0, false
 	}
-	var n time.Duration
+	var n int64
 	for i := range len(s) {
 		if !digit(s[i]) {
 			return 0, false
 		}
 		// Beyond most, n only has to stay there: the rest of the value is still checked for being digits.
-		n = min(n*10+time.Duration(s[i]-'0'), most+1)
+		n = min(n*10+int64(s[i]-'0'), most+1)
 	}
 	if n > most {
 		return math.MaxInt64, true
 	}
-	return n * time.Second, true
+	return time.Duration(n) * time.Second, true
 }
 
 // delayUntil is negative for a date in the past.

@@ -177,7 +177,7 @@ func TestRepeatedFieldsStayInOrder(t *testing.T) {
 		gone := map[string]bool{"connection": true, "host": true, "via": true}
 		for _, h := range in {
 			if fold(h.Name) == "connection" {
-				for _, option := range strings.Split(h.Value, ",") {
+				for option := range strings.SplitSeq(h.Value, ",") {
 					gone[fold(option)] = true
 				}
 			}

@@ -52,7 +52,7 @@ func (c *tlsConn) ReadNow(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.raw.now.Store(false)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, errNothingYet{}
+		return n, errNothingYet
 	}
 	return n, err
 }

@@ -8,9 +8,9 @@ import (
 const (
 	// learnedFor is how long a lesson counts: a server that was restarted closes every connection early once.
 	learnedFor = 2 * time.Minute
-	// learnedMin: what dies sooner did not die of being idle. No server is that impatient, but one that is shut down drops
+	// learnedFloor: what dies sooner did not die of being idle. No server is that impatient, but one that is shut down drops
 	// every connection, and its successor shall not be taken for one that keeps none.
-	learnedMin = 10 * time.Millisecond
+	learnedFloor = 10 * time.Millisecond
 	// learnedMax bounds the origins remembered; when it is full the lessons start afresh.
 	learnedMax = 10_000
 )
@@ -42,10 +42,10 @@ func (l *lifetimes) of(origin string, now time.Time) time.Duration {
 // died learns from a connection that was found dead after being idle that long, or died under the request that ended its idle
 // time. It was alive when last looked at; without such a look the server's patience is anywhere below, and the lesson careful.
 func (l *lifetimes) died(cn *conn, idle time.Duration) {
-	if idle < learnedMin {
+	if idle < learnedFloor {
 		return
 	}
-	life := max(idle/4, learnedMin)
+	life := max(idle/4, learnedFloor)
 	if seen := cn.aliveAt.Sub(cn.idleSince); seen > life {
 		life = min(seen-seen/10, idle)
 	}

@@ -51,6 +51,7 @@ func bubble(t *testing.T, answer string, f func(t *testing.T, tr *Transport, n *
 
 func TestUnsafeOperationTakesNoOldConnection(t *testing.T) {
 	bubble(t, okAnswer, func(t *testing.T, _ *Transport, _ *pipes, send func(string) call.Result) {
+		t.Helper()
 		send("GET")
 		time.Sleep(2*time.Second - 1)
 		if !send("POST").Reused {
@@ -69,6 +70,7 @@ func TestUnsafeOperationTakesNoOldConnection(t *testing.T) {
 
 func TestServersWordOnIdleTimeIsBelieved(t *testing.T) {
 	bubble(t, "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1\r\nContent-Length: 0\r\n\r\n", func(t *testing.T, _ *Transport, _ *pipes, send func(string) call.Result) {
+		t.Helper()
 		send("GET")
 		time.Sleep(900*time.Millisecond - 1)
 		if !send("GET").Reused {
@@ -83,6 +85,7 @@ func TestServersWordOnIdleTimeIsBelieved(t *testing.T) {
 
 func TestNoConnectionIsKeptForEver(t *testing.T) {
 	bubble(t, okAnswer, func(t *testing.T, tr *Transport, _ *pipes, send func(string) call.Result) {
+		t.Helper()
 		send("GET")
 		time.Sleep(idleLife + 2*sweepEvery)
 		if n := idle(tr.pool); n != 0 {
@@ -96,6 +99,7 @@ func TestNoConnectionIsKeptForEver(t *testing.T) {
 
 func TestConnectionsAreSharedOnlyWithinOriginSettingsAndGeneration(t *testing.T) {
 	bubble(t, okAnswer, func(t *testing.T, tr *Transport, n *pipes, _ func(string) call.Result) {
+		t.Helper()
 		send := func(url string, change func(*policy.Effective)) {
 			p := loopback(t)
 			change(p)
@@ -136,11 +140,11 @@ func TestLifeIsLearnedFromTheDead(t *testing.T) {
 		expect(time.Second)
 		dead(20*time.Second, 21*time.Second) // a longer life does not undo it
 		expect(time.Second)
-		dead(0, learnedMin) // the shortest lesson
-		expect(learnedMin)
+		dead(0, learnedFloor) // the shortest lesson
+		expect(learnedFloor)
 		time.Sleep(learnedFor) // but time does
 		expect(idleLife)
-		dead(0, learnedMin-1) // not of being idle
+		dead(0, learnedFloor-1) // not of being idle
 		expect(idleLife)
 		if got := l.of("another", time.Now()); got != idleLife {
 			t.Errorf("another origin: %s", got)

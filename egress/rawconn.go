@@ -30,13 +30,16 @@ type nowReader interface {
 	ReadNow(b []byte) (int, error)
 }
 
-// errNothingYet says that there is nothing to read now. It is temporary, so that a TLS session outlives it.
-type errNothingYet struct{}
+// nothingYetError says that there is nothing to read now. It is temporary, so that a TLS session outlives it.
+type nothingYetError struct{}
 
-func (errNothingYet) Error() string        { return "nothing to read" }
-func (errNothingYet) Timeout() bool        { return true }
-func (errNothingYet) Temporary() bool      { return true }
-func (errNothingYet) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+func (nothingYetError) Error() string        { return "nothing to read" }
+func (nothingYetError) Timeout() bool        { return true }
+func (nothingYetError) Temporary() bool      { return true }
+func (nothingYetError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+
+// errNothingYet is the only one there is.
+var errNothingYet error = nothingYetError{}
 
 func newRawConn(nc net.Conn) *rawConn {
 	r := &rawConn{Conn: nc}
@@ -48,8 +51,8 @@ func newRawConn(nc net.Conn) *rawConn {
 			r.sys = sys
 			r.readNow = func(fd uintptr) bool {
 				for {
-					r.n, r.err = syscall.Read(int(fd), r.into) //nolint:gosec // a descriptor is a small int
-					if r.err != syscall.EINTR {
+					r.n, r.err = syscall.Read(int(fd), r.into)
+					if !errors.Is(r.err, syscall.EINTR) {
 						return true // never wait, whatever came
 					}
 				}
@@ -82,7 +85,7 @@ func (r *rawConn) ReadNow(b []byte) (int, error) {
 		return nr.ReadNow(b)
 	}
 	if r.sys == nil {
-		return 0, errNothingYet{}
+		return 0, errNothingYet
 	}
 	r.into = b
 	err := r.sys.Read(r.readNow)
@@ -90,8 +93,8 @@ func (r *rawConn) ReadNow(b []byte) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case r.err == syscall.EAGAIN:
-		return 0, errNothingYet{}
+	case errors.Is(r.err, syscall.EAGAIN):
+		return 0, errNothingYet
 	case r.err != nil:
 		return 0, os.NewSyscallError("read", r.err)
 	case r.n == 0:

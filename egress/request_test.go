@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,14 +39,7 @@ func received(t *testing.T, tr *Transport, c *call.Call, p *policy.Effective, a 
 	return strings.Split(strings.TrimSuffix(<-heads, "\r\n"), "\r\n")
 }
 
-func has(head []string, line string) bool {
-	for _, l := range head {
-		if l == line {
-			return true
-		}
-	}
-	return false
-}
+func has(head []string, line string) bool { return slices.Contains(head, line) }
 
 func TestRequestOnTheWire(t *testing.T) {
 	tr := newTransport(t, nil)

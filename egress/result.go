@@ -73,8 +73,7 @@ func (t *Transport) failed(ctx context.Context, cn *conn, a *call.Attempt, answe
 }
 
 func exchangeFailure(err error) (call.Failure, string) {
-	var e *h1.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*h1.Error](err); ok {
 		switch e.Kind {
 		case h1.Malformed:
 			return call.FailureProtocol, "the answer is malformed: " + e.Problem

@@ -42,7 +42,7 @@ func newUpstream(t testing.TB, serve func(n int, c net.Conn)) *upstream {
 			u.conns = append(u.conns, c)
 			u.mu.Unlock()
 			u.running.Go(func() {
-				defer c.Close() //nolint:errcheck // the test is over
+				defer c.Close()
 				serve(n, c)
 			})
 		}

@@ -9,9 +9,9 @@ import (
 
 // The margin of a policy that sets none: 5 % of the time allowed, within these bounds.
 const (
-	marginShare = 20
-	marginMin   = 10 * time.Millisecond
-	marginMax   = 250 * time.Millisecond
+	marginShare   = 20
+	marginFloor   = 10 * time.Millisecond
+	marginCeiling = 250 * time.Millisecond
 )
 
 // workDeadline is the instant at which the broker's work must be over: the caller's deadline, or the default when it sent none,
@@ -24,7 +24,7 @@ func workDeadline(c *call.Call, d *policy.Deadline) time.Time {
 	if latest := c.Arrived.Add(d.MaxTimeout); deadline.After(latest) {
 		deadline = latest
 	}
-	margin := min(max(deadline.Sub(c.Arrived)/marginShare, marginMin), marginMax)
+	margin := min(max(deadline.Sub(c.Arrived)/marginShare, marginFloor), marginCeiling)
 	if d.CallerMargin != nil {
 		margin = *d.CallerMargin
 	}

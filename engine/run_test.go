@@ -57,6 +57,7 @@ const forever = time.Hour
 
 // worked is the policy of the worked traces of semantics.md §1.
 func worked(t *testing.T) *policy.Effective {
+	t.Helper()
 	p := *defaults(t)
 	none := time.Duration(0)
 	p.Deadline.CallerMargin = &none

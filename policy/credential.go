@@ -1,10 +1,8 @@
 package policy
 
-// Covers reports whether the credential is for that host; one without hosts is for every host of its policy.
+// Covers reports whether the credential is for that host. One without hosts is for none: validation refuses it, since a secret
+// must never go wherever a policy happens to match.
 func (c *Credential) Covers(host string) bool {
-	if len(c.Hosts) == 0 {
-		return true
-	}
 	for _, pattern := range c.Hosts {
 		if CoversHost(pattern, host) {
 			return true

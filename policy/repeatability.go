@@ -10,11 +10,11 @@ import (
 type Repeatability uint8
 
 const (
-	// RepeatNever: only what provably was not processed is sent again.
+	// RepeatNever says that only what provably was not processed is sent again.
 	RepeatNever Repeatability = iota
-	// RepeatByKey: the upstream honours the operation's key, within key_ttl.
+	// RepeatByKey says that the upstream honours the operation's key, within key_ttl.
 	RepeatByKey
-	// RepeatAlways: by its method, or by the word of a trusted caller.
+	// RepeatAlways says that it may be repeated: by its method, or by the word of a trusted caller.
 	RepeatAlways
 )
 

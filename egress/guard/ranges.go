@@ -11,7 +11,7 @@ import (
 type tier uint8
 
 const (
-	open tier = iota
+	_ tier = iota // the zero tier: not listed, open
 	// soft opens through a policy.
 	soft
 	// hard opens through the operator's flag at start alone.
