@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/sallyport/sallyport/broker"
+	"github.com/sallyport/sallyport/egress"
+	"github.com/sallyport/sallyport/egress/guard"
+	"github.com/sallyport/sallyport/engine"
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/policy"
+	"github.com/sallyport/sallyport/tracing"
+)
+
+// maxStreams is the limit of streams per connection of both servers, the broker's own.
+const maxStreams = 1000
+
+func listen(ctx context.Context) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return l, nil
+}
+
+// startBroker starts the broker as `sallyport serve --dev` does, under the default policy with the upstream's authority added.
+func startBroker(ctx context.Context, ca string) (ready, func(), error) {
+	l, err := listen(ctx)
+	if err != nil {
+		return ready{}, nil, err
+	}
+	rules := []policy.Rule{{Name: policy.DefaultName, Revision: 1, File: true, Settings: policy.Settings{
+		Egress: policy.EgressRule{TLS: policy.TLSRule{CAPEM: &ca}},
+	}}}
+	table, err := policy.Compile(rules, policy.Options{Generations: new(atomic.Uint64)})
+	if err != nil {
+		return ready{}, nil, err
+	}
+	g := guard.New(guard.Config{Dev: true})
+	transport := egress.New(egress.Config{Guard: g, UserAgent: "sallyport/bench"})
+	calls := broker.NewCallService(engine.New(transport, tracing.Observer{}, g), table, "bench@1")
+	server := broker.NewServer(calls, nil, nil, slog.New(slog.DiscardHandler))
+	served := make(chan struct{}) // closed by the goroutine below
+	go func() {
+		defer close(served)
+		_ = server.Serve(l) // a server that fails shows in the load
+	}()
+	return ready{GRPC: l.Addr().String()}, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		server.Drain(ctx)
+		<-served
+		transport.Close()
+	}, nil
+}
+
+// startBare starts the handler that a service would write without a broker.
+func startBare(ctx context.Context, ca string) (ready, func(), error) {
+	l, err := listen(ctx)
+	if err != nil {
+		return ready{}, nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(ca)) {
+		return ready{}, nil, errors.New("bare: no authority")
+	}
+	server := grpc.NewServer(grpc.MaxConcurrentStreams(maxStreams))
+	transport := &http.Transport{
+		// As many idle connections as there can be calls: with the default of 2 it would measure handshakes.
+		MaxIdleConns: maxConcurrency, MaxIdleConnsPerHost: maxConcurrency, IdleConnTimeout: time.Minute,
+		DisableCompression: true, // the broker passes bodies through as they came
+		TLSClientConfig:    &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}},
+	}
+	pb.RegisterCallServiceServer(server, &bare{client: http.Client{Transport: transport}})
+	served := make(chan struct{}) // closed by the goroutine below
+	go func() {
+		defer close(served)
+		_ = server.Serve(l) // a server that fails shows in the load
+	}()
+	return ready{GRPC: l.Addr().String()}, func() {
+		server.Stop()
+		<-served
+		transport.CloseIdleConnections()
+	}, nil
+}
+
+// bare hands a call on and its answer back: no policy, no guard, no evidence, no limits.
+type bare struct {
+	pb.UnimplementedCallServiceServer
+	client http.Client
+}
+
+// Call makes one request under the caller's deadline.
+func (b *bare) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallResponse, error) {
+	asked := req.GetRequest()
+	r, err := http.NewRequestWithContext(ctx, asked.GetMethod(), asked.GetUrl(), bytes.NewReader(asked.GetBody()))
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the load stops at the first error
+	}
+	for _, h := range asked.GetHeaders() {
+		r.Header.Add(h.GetName(), h.GetValue())
+	}
+	answer, err := b.client.Do(r)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	defer func() { _ = answer.Body.Close() }() // it was read to its end
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	response := &pb.HttpResponse{Status: uint32(answer.StatusCode), Body: body, Protocol: answer.Proto} //nolint:gosec // three digits
+	for name, values := range answer.Header {
+		for _, value := range values {
+			response.Headers = append(response.Headers, &pb.HttpHeader{Name: name, Value: value})
+		}
+	}
+	return &pb.CallResponse{Outcome: pb.Outcome_OUTCOME_SUCCESS, Response: response}, nil
+}
