@@ -55,6 +55,8 @@ type Result struct {
 	TimedOut bool
 	// Detail is one sentence for a person; no secrets, no body text, no resolved address of a denied name.
 	Detail string
+	// Note is what only the operator may read, for the log: which rule denied an address.
+	Note string
 	// Status is the answer's, also when its body then failed; 0 without a head.
 	Status int
 	// Response is the complete answer; nil unless Evidence is EvidenceAnswered.
@@ -84,6 +86,8 @@ type Final struct {
 	Reason  Reason
 	// Detail is one sentence for a person; no secrets, no body text.
 	Detail string
+	// Note is what only the operator may read, for the log.
+	Note string
 	// Response is the last complete answer, nil when there was none.
 	Response *Response
 	Attempts []Attempt

@@ -12,10 +12,12 @@ import (
 
 // conn is a connection that serves one attempt at a time.
 type conn struct {
-	key  poolKey
-	raw  *rawConn
-	http *h1.Conn
-	top  net.Conn // the TLS session, or raw itself
+	key       poolKey
+	raw       *rawConn
+	http      *h1.Conn
+	interrupt func()      // http.Interrupt, made once
+	answer    h1.Response // its slices are used again
+	top       net.Conn    // the TLS session, or raw itself
 
 	served    bool          // it has served an attempt before
 	keepAlive time.Duration // the server's own word on idle life; 0: none
@@ -29,6 +31,7 @@ func newConn(key poolKey, raw *rawConn, session *tls.Conn) *conn {
 		cn.top = &tlsConn{Conn: session, raw: raw}
 	}
 	cn.http = h1.New(cn.top)
+	cn.interrupt = cn.http.Interrupt
 	return cn
 }
 

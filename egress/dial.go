@@ -24,7 +24,7 @@ func (t *Transport) open(ctx context.Context, key poolKey, c *call.Call, p *poli
 	for _, addr := range addresses {
 		if err := t.guard.Address(&p.Egress.Rules, netip.AddrPortFrom(addr, c.Target.Port)); err != nil {
 			// One forbidden answer denies the call: a mix of public and private is how rebinding looks.
-			return nil, notSent(ctx, a, denied()), false
+			return nil, notSent(ctx, a, denied(err)), false
 		}
 	}
 	deadline := earlier(a.Deadline, time.Now().Add(p.Attempt.ConnectTimeout))
@@ -32,15 +32,16 @@ func (t *Transport) open(ctx context.Context, key poolKey, c *call.Call, p *poli
 	if err != nil {
 		return nil, notSent(ctx, a, connectFailure(err)), false
 	}
-	if c.Target.Scheme != "https" {
-		return newConn(key, raw, nil), call.Result{}, true
+	var session *tls.Conn
+	if c.Target.Scheme == "https" {
+		if session, err = handshake(ctx, raw, c, p, deadline); err != nil {
+			_ = raw.Close() // nothing was sent; the handshake's error is the one to tell
+			return nil, notSent(ctx, a, tlsFailure(err)), false
+		}
 	}
-	session, err := handshake(ctx, raw, c, p, deadline)
-	if err != nil {
-		_ = raw.Close() // nothing was sent; the handshake's error is the one to tell
-		return nil, notSent(ctx, a, tlsFailure(err)), false
-	}
-	return newConn(key, raw, session), call.Result{}, true
+	cn := newConn(key, raw, session)
+	_ = cn.top.SetDeadline(a.Deadline) // fails on a closed connection only, which the write finds out
+	return cn, call.Result{}, true
 }
 
 // connect tries the addresses in turn, each with its share of the time, as long as nothing was sent.

@@ -13,28 +13,27 @@ import (
 // A larger one is written beside the reading, since a peer may answer early and stop reading (RFC 9112 §9.3, §9.6).
 const inlineBody = 32 << 10
 
-// exchange sends the request on a connection of its own and reads the answer.
+// exchange sends the request on a connection of its own, whose deadline is set, and reads the answer.
 func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *policy.Effective, a *call.Attempt) call.Result {
-	if err := cn.top.SetDeadline(a.Deadline); err != nil {
-		cn.close()
-		return t.failed(ctx, cn, a, nil, err)
-	}
-	uncancel := context.AfterFunc(ctx, cn.http.Interrupt)
+	uncancel := context.AfterFunc(ctx, cn.interrupt)
 	t.writeHead(cn, c, p, a)
-	var answer h1.Response
-	err := roundTrip(cn, c, limits(c, p, a), &answer)
+	answer := &cn.answer
+	err := roundTrip(cn, c, limits(c, p, a), answer)
 	quiet := uncancel()
 	if err != nil {
 		cn.close()
 		if cn.served && !answer.Begun && quiet && !isTimeout(err) {
 			t.pool.life.died(cn, a.Start.Sub(cn.idleSince)) // the close and the request crossed on the way
 		}
-		return t.failed(ctx, cn, a, &answer, err)
+		return t.failed(ctx, cn, a, err)
 	}
-	res := answered(cn, &answer)
-	if quiet && cn.http.Reusable() && !maybeUnread(c, &answer) {
+	res := answered(cn, answer)
+	if quiet && cn.http.Reusable() && !maybeUnread(c, answer) {
 		cn.served = true
 		cn.keepAlive = believed(answer.KeepAlive)
+		answer.Body = nil // an idle connection holds on to nobody's answer
+		clear(answer.Fields)
+		clear(answer.Trailers)
 		t.pool.put(cn, time.Now())
 	} else {
 		cn.close()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/egress/h1"
 )
 
@@ -54,7 +55,7 @@ func endToEnd(hop *call.HopByHop, fields []h1.Field) []call.Header {
 }
 
 // failed is the result of an attempt that had a connection. What is proved comes from the bytes counted on it.
-func (t *Transport) failed(ctx context.Context, cn *conn, a *call.Attempt, answer *h1.Response, err error) call.Result {
+func (t *Transport) failed(ctx context.Context, cn *conn, a *call.Attempt, err error) call.Result {
 	r := call.Result{
 		Evidence:      call.EvidenceSentNoResponse,
 		RemoteAddress: cn.raw.remote,
@@ -64,9 +65,9 @@ func (t *Transport) failed(ctx context.Context, cn *conn, a *call.Attempt, answe
 	switch {
 	case cn.http.Written() == 0:
 		r.Evidence = call.EvidenceNotSent
-	case answer != nil && answer.Begun:
+	case cn.answer.Begun:
 		r.Evidence = call.EvidencePartialResponse
-		r.Status = answer.Status
+		r.Status = cn.answer.Status
 	}
 	r.Failure, r.Detail = exchangeFailure(err)
 	return timed(ctx, a, r)
@@ -108,8 +109,13 @@ func timed(ctx context.Context, a *call.Attempt, r call.Result) call.Result {
 	return r
 }
 
-func denied() call.Result {
-	return call.Result{Failure: call.FailureDenied, Detail: "egress rules forbid this destination"}
+// denied tells the caller nothing that would make an oracle of addresses; the operator reads the rule in the log.
+func denied(err error) call.Result {
+	r := call.Result{Failure: call.FailureDenied, Detail: "egress rules forbid this destination", Note: guard.Explain(err)}
+	if e, ok := errors.AsType[*guard.DeniedError](err); ok {
+		r.Detail = e.Error()
+	}
+	return r
 }
 
 // nameFailure tells a name that does not exist, which no retry mends, from a resolver that did not answer.
@@ -127,7 +133,7 @@ func nameFailure(err error) call.Result {
 
 func connectFailure(err error) call.Result {
 	if errors.As(err, new(*deniedError)) {
-		return denied()
+		return denied(err)
 	}
 	r := call.Result{Failure: call.FailureConnect, Detail: "no connection"}
 	var errno syscall.Errno

@@ -30,7 +30,10 @@ func (p *Plan) detail(f *call.Final) string {
 	case call.ReasonCancelled:
 		return "the caller went away"
 	case call.ReasonEgressDenied:
-		return "egress rules forbid this destination"
+		if len(p.attempts) == 0 {
+			return p.denial
+		}
+		return p.lastFailure()
 	case call.ReasonOperationConflict:
 		return "the upstream says that this key was used with another payload"
 	case call.ReasonKeyExpired:

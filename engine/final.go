@@ -28,7 +28,7 @@ func (p *Plan) final(now time.Time, o call.Outcome, reason call.Reason) Step {
 	if o == call.OutcomeThrottled || f.Next == call.NextStepRetry || f.Next == call.NextStepRetrySameID {
 		f.RetryAfter = p.earliest(now)
 	}
-	f.Detail = p.detail(&f)
+	f.Detail, f.Note = p.detail(&f), p.note
 	return Step{Kind: StepFinal, Final: f}
 }
 

@@ -34,6 +34,8 @@ type Plan struct {
 	waited    time.Duration  // backoff before the next attempt
 	effect    call.Effect    // what is known so far
 	response  *call.Response // the last complete answer, never overwritten by a refusal of ours
+	denial    string         // why nothing may be sent there, for the caller
+	note      string         // the same for the operator's log
 	firstSend time.Time      // start of the first attempt of which a byte may have left
 }
 
@@ -79,6 +81,7 @@ func (p *Plan) started(now time.Time, ev Event) Step {
 	}
 	t := &p.call.Target
 	if err := p.guard.Target(&p.policy.Egress.Rules, t.Scheme, t.Host, t.Address, t.Port); err != nil {
+		p.denial, p.note = err.Error(), guard.Explain(err)
 		return p.final(now, call.OutcomeDenied, call.ReasonEgressDenied)
 	}
 	return p.send(now, call.KindPrimary)
@@ -133,6 +136,7 @@ func (p *Plan) ended(now time.Time, ev Event) Step {
 	a := &p.attempts[len(p.attempts)-1]
 	a.Duration = now.Sub(a.Start)
 	a.Result = ev.Result
+	p.note = ev.Result.Note
 	r := &a.Result
 	before := p.effect
 	p.effect = p.effectOf(before, r)

@@ -1,6 +1,9 @@
 package guard
 
-import "net/netip"
+import (
+	"errors"
+	"net/netip"
+)
 
 // The rules that deny. Those of an address are for operators only.
 const (
@@ -42,8 +45,12 @@ func (e *DeniedError) Error() string {
 	}
 }
 
-// LogDetail is the whole truth, for the operator's log.
-func (e *DeniedError) LogDetail() string {
+// Explain is the whole truth about a denial, for the operator's log and never for the caller.
+func Explain(err error) string {
+	e, ok := errors.AsType[*DeniedError](err)
+	if !ok {
+		return err.Error()
+	}
 	detail := e.Rule
 	if e.what != "" {
 		detail += ": " + e.what

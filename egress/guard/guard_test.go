@@ -224,8 +224,8 @@ func TestADenialTellsNoAddresses(t *testing.T) {
 			t.Fatalf("%s: %v", addr, err)
 		}
 		texts[err.Error()] = true
-		if !strings.Contains(denied.LogDetail(), addr) || !strings.HasPrefix(denied.LogDetail(), denied.Rule) {
-			t.Errorf("%s: the log says %q", addr, denied.LogDetail())
+		if !strings.Contains(guard.Explain(denied), addr) || !strings.HasPrefix(guard.Explain(denied), denied.Rule) {
+			t.Errorf("%s: the log says %q", addr, guard.Explain(denied))
 		}
 	}
 	if len(texts) != 1 {
