@@ -62,10 +62,19 @@ func (a *access) admit(ctx context.Context, method string) (context.Context, err
 		return nil, err
 	}
 	role, ok := roleFor(method)
-	if !ok || !slices.Contains(id.roles, role) {
+	if !ok {
+		return nil, notBuilt(method)
+	}
+	if !slices.Contains(id.roles, role) {
 		return nil, refusal(codes.PermissionDenied, reasonRoleRequired, fmt.Sprintf("needs the role %s", role))
 	}
 	return withCaller(ctx, id.name), nil
+}
+
+// unknown answers RPCs that nobody registered, so that their error too says that nothing was sent.
+func unknown(_ any, ss grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(ss)
+	return notBuilt(method)
 }
 
 func draining() error {
@@ -82,5 +91,5 @@ func roleFor(method string) (Role, bool) {
 	if strings.HasPrefix(method, "/"+pb.CallService_ServiceDesc.ServiceName+"/") {
 		return RoleCaller, true
 	}
-	return RoleOperator, false
+	return "", false
 }

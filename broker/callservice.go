@@ -2,12 +2,14 @@ package broker
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/engine"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 	"github.com/sallyport/sallyport/policy"
@@ -20,12 +22,14 @@ type CallService struct {
 	engine   *engine.Engine
 	observer tracing.Observer
 	brokerID string
+	log      *slog.Logger
 	table    atomic.Pointer[policy.Table]
 }
 
-// NewCallService makes the service. brokerID names this process in replies.
-func NewCallService(e *engine.Engine, t *policy.Table, brokerID string) *CallService {
-	s := &CallService{engine: e, brokerID: brokerID}
+// NewCallService makes the service. brokerID names this process in replies; log hears what callers may not, such as why a
+// destination is denied.
+func NewCallService(e *engine.Engine, t *policy.Table, brokerID string, log *slog.Logger) *CallService {
+	s := &CallService{engine: e, brokerID: brokerID, log: log}
 	s.table.Store(t)
 	return s
 }
@@ -47,6 +51,10 @@ func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRe
 	ctx, traceID := s.observer.Begin(ctx, traceparent, tracestate)
 	taken = true
 	final := s.engine.Do(ctx, c, effective)
+	if final.Outcome == call.OutcomeDenied {
+		s.log.WarnContext(ctx, "egress denied", "caller", c.Caller, "origin", c.Target.Origin, "policy", effective.Policy,
+			"rule", final.Note, "trace_id", traceID)
+	}
 	resp := encode(&final, c, req.GetReport())
 	resp.TraceId, resp.Policy, resp.BrokerId = traceID, effective.Policy, s.brokerID
 	return resp, nil

@@ -89,12 +89,9 @@ func (d *decoder) headers(r *pb.HttpRequest) []call.Header {
 	}
 	headers := make([]call.Header, len(given))
 	for i, h := range given {
-		headers[i] = call.Header{Name: h.GetName(), Value: h.GetValue()}
-		if raw := h.GetRawValue(); len(raw) > 0 {
-			if h.GetValue() != "" {
-				d.add(fmt.Sprintf("request.headers[%d].raw_value", i), "value and raw_value are both set; give one")
-			}
-			headers[i].Value = string(raw)
+		headers[i] = call.Header{Name: h.GetName(), Value: headerValue(h)}
+		if len(h.GetRawValue()) > 0 && h.GetValue() != "" {
+			d.add(fmt.Sprintf("request.headers[%d].raw_value", i), "value and raw_value are both set; give one")
 		}
 	}
 	clean, err := call.CleanHeaders(headers)
@@ -102,6 +99,14 @@ func (d *decoder) headers(r *pb.HttpRequest) []call.Header {
 		d.violations = append(d.violations, violation(err, "request.headers"))
 	}
 	return clean
+}
+
+// headerValue is the field's bytes, wherever they stand.
+func headerValue(h *pb.HttpHeader) string {
+	if raw := h.GetRawValue(); len(raw) > 0 {
+		return string(raw)
+	}
+	return h.GetValue()
 }
 
 func (d *decoder) operationID(id string) string {

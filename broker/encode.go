@@ -30,38 +30,44 @@ func encode(f *call.Final, c *call.Call, report pb.Report) *pb.CallResponse {
 		return resp
 	}
 	resp.Attempts = make([]*pb.Attempt, len(f.Attempts))
+	messages := make([]attemptMessages, len(f.Attempts))
 	for i := range f.Attempts {
-		resp.Attempts[i] = encodeAttempt(&f.Attempts[i], c.Target.Origin)
+		resp.Attempts[i] = messages[i].encode(&f.Attempts[i], c.Target.Origin)
 	}
 	return resp
 }
 
-func encodeAttempt(a *call.Attempt, origin string) *pb.Attempt {
-	return &pb.Attempt{
-		Number:           a.Number,
-		Kind:             pb.AttemptKind(a.Kind),
-		Offset:           durationpb.New(a.Offset),
-		Waited:           unlessZero(a.Waited),
-		Queued:           unlessZero(a.Queued),
-		Timeout:          durationpb.New(a.Timeout),
-		Duration:         durationpb.New(a.Duration),
-		Status:           uint32(a.Result.Status), //nolint:gosec // 0 or 100 to 599
-		Evidence:         pb.Evidence(a.Result.Evidence),
-		Failure:          pb.Failure(a.Result.Failure),
-		Detail:           a.Result.Detail,
-		Origin:           origin,
-		RemoteAddress:    a.Result.RemoteAddress,
-		Protocol:         a.Result.Protocol,
-		ReusedConnection: a.Result.Reused,
-		Decision: &pb.Decision{
-			Verdict: pb.Verdict(a.Decision.Verdict),
-			Reason:  pb.Reason(a.Decision.Reason),
-			Wait:    unlessZero(a.Decision.Wait),
-		},
-		SpanId:    a.SpanID,
-		StartTime: timestamppb.New(a.Start),
-		TraceId:   a.TraceID,
-	}
+// attemptMessages are the messages that every attempt has, in one piece of memory.
+type attemptMessages struct {
+	attempt                   pb.Attempt
+	decision                  pb.Decision
+	offset, timeout, duration durationpb.Duration
+	start                     timestamppb.Timestamp
+}
+
+func (m *attemptMessages) encode(a *call.Attempt, origin string) *pb.Attempt {
+	setDuration(&m.offset, a.Offset)
+	setDuration(&m.timeout, a.Timeout)
+	setDuration(&m.duration, a.Duration)
+	m.start.Seconds, m.start.Nanos = a.Start.Unix(), int32(a.Start.Nanosecond()) //nolint:gosec // below a billion
+	d := &m.decision
+	d.Verdict, d.Reason, d.Wait = pb.Verdict(a.Decision.Verdict), pb.Reason(a.Decision.Reason), unlessZero(a.Decision.Wait)
+	p := &m.attempt
+	p.Number, p.Kind = a.Number, pb.AttemptKind(a.Kind)
+	p.Offset, p.Timeout, p.Duration = &m.offset, &m.timeout, &m.duration
+	p.Waited, p.Queued = unlessZero(a.Waited), unlessZero(a.Queued)
+	p.Status = uint32(a.Result.Status) //nolint:gosec // 0 or 100 to 599
+	p.Evidence, p.Failure, p.Detail = pb.Evidence(a.Result.Evidence), pb.Failure(a.Result.Failure), a.Result.Detail
+	p.Origin, p.RemoteAddress = origin, a.Result.RemoteAddress
+	p.Protocol, p.ReusedConnection = a.Result.Protocol, a.Result.Reused
+	p.Decision, p.StartTime = d, &m.start
+	p.SpanId, p.TraceId = a.SpanID, a.TraceID
+	return p
+}
+
+// setDuration is durationpb.New in place.
+func setDuration(d *durationpb.Duration, v time.Duration) {
+	d.Seconds, d.Nanos = int64(v/time.Second), int32(v%time.Second) //nolint:gosec // below a billion
 }
 
 func encodeResponse(r *call.Response) *pb.HttpResponse {

@@ -53,8 +53,7 @@ func invalid(violations []*call.InvalidError) error {
 
 // violation gives the field that err speaks of; an error of another type speaks of the whole field.
 func violation(err error, field string) *call.InvalidError {
-	var v *call.InvalidError
-	if errors.As(err, &v) {
+	if v, ok := errors.AsType[*call.InvalidError](err); ok {
 		return v
 	}
 	return &call.InvalidError{Field: field, Problem: err.Error()}

@@ -32,11 +32,11 @@ func (d *decoder) operation(c *call.Call, given []*pb.HttpHeader, p *policy.Effe
 		return
 	}
 	for i, h := range given {
-		if !strings.EqualFold(h.GetName(), p.Idempotency.Header) {
+		if !call.SameField(h.GetName(), p.Idempotency.Header) {
 			continue
 		}
 		field := fmt.Sprintf("request.headers[%d].value", i)
-		switch id := strings.Trim(h.GetValue(), " \t"); {
+		switch id := strings.Trim(headerValue(h), " \t"); {
 		case !validOperationID(id):
 			d.add(field, "under the idempotency contract this field is the operation id: give 1 to 255 visible ASCII characters")
 		case c.OperationID == "":

@@ -45,11 +45,14 @@ type identity struct {
 
 // tokenFile is the file given with --tokens.
 type tokenFile struct {
-	Tokens []struct {
-		Identity string `yaml:"identity"`
-		SHA256   string `yaml:"sha256"`
-		Roles    []Role `yaml:"roles"`
-	} `yaml:"tokens"`
+	Tokens []tokenEntry `yaml:"tokens"`
+}
+
+// tokenEntry has a name because the decoder's errors tell it.
+type tokenEntry struct {
+	Identity string `yaml:"identity"`
+	SHA256   string `yaml:"sha256"`
+	Roles    []Role `yaml:"roles"`
 }
 
 // LoadTokens reads a file of bearer tokens. It holds their SHA-256 only, so that the file gives nobody access.
@@ -63,6 +66,9 @@ func LoadTokens(path string) (*Identities, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("tokens: %s: %w", path, err)
+	}
+	if err := dec.Decode(&tokenFile{}); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("tokens: %s: more than one document; put all tokens into one", path) // the rest would be ignored
 	}
 	ids := &Identities{tokens: make(map[[sha256.Size]byte]identity, len(file.Tokens))}
 	for i, t := range file.Tokens {

@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -30,6 +32,7 @@ const (
 	pingEvery        = 30 * time.Second
 	pingTimeout      = 10 * time.Second
 	minClientPing    = 10 * time.Second
+	lastReplies      = 5 * time.Second
 )
 
 // Server is the gRPC server of a broker.
@@ -54,6 +57,7 @@ func NewServer(calls *CallService, identities *Identities, tlsConfig *tls.Config
 		}),
 		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(handler), s.access.unary),
 		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(handler), s.access.stream),
+		grpc.UnknownServiceHandler(unknown),
 	}
 	if tlsConfig != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
@@ -68,7 +72,13 @@ func NewServer(calls *CallService, identities *Identities, tlsConfig *tls.Config
 }
 
 // Serve answers on the listener until the server is drained or stopped.
-func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+func (s *Server) Serve(l net.Listener) error {
+	// A drain that came before the first accept is an end like any other.
+	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
 
 // Draining reports whether new calls are refused.
 func (s *Server) Draining() bool { return s.access.gate.isShut() }
@@ -82,6 +92,9 @@ func (s *Server) Drain(ctx context.Context) {
 	go func() {
 		defer close(finished)
 		<-s.access.gate.left
+		// Every call has its reply; what is then still open after a moment only watches (health, reflection) and would never end.
+		watchers := time.AfterFunc(lastReplies, s.grpc.Stop)
+		defer watchers.Stop()
 		s.grpc.GracefulStop()
 	}()
 	select {

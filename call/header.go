@@ -79,8 +79,9 @@ func foldByte(c byte) byte {
 	return c
 }
 
-// sameField compares two field names without case, and _ as -.
-func sameField(a, b string) bool {
+// SameField reports whether two names mean one field: case does not matter, and _ is taken for -, as servers behind CGI-like
+// gateways take it.
+func SameField(a, b string) bool {
 	if len(a) != len(b) {
 		return false
 	}

@@ -16,7 +16,7 @@ type HopByHop struct {
 func (h *HopByHop) Nominate(connectionValue string) {
 	for option := range strings.SplitSeq(connectionValue, ",") {
 		option = trimBlanks(option)
-		if sameField(option, "close") || !ValidToken(option) || h.Drops(option) {
+		if SameField(option, "close") || !ValidToken(option) || h.Drops(option) {
 			continue
 		}
 		if len(h.nominated) == maxNominated {
@@ -29,7 +29,7 @@ func (h *HopByHop) Nominate(connectionValue string) {
 // Drops reports whether a field ends at this hop. What framing needs of such fields has to be read before.
 func (h *HopByHop) Drops(name string) bool {
 	for _, nominated := range h.nominated {
-		if sameField(nominated, name) {
+		if SameField(nominated, name) {
 			return true
 		}
 	}

@@ -60,12 +60,12 @@ type ownFields struct {
 // has: the caller's field of that name is not sent. Names are folded as upstreams fold them: X_Api_Key is X-Api-Key.
 func (o *ownFields) has(name string) bool {
 	for i := range o.policy.Headers.Set {
-		if sameField(o.policy.Headers.Set[i].Name, name) {
+		if call.SameField(o.policy.Headers.Set[i].Name, name) {
 			return true
 		}
 	}
 	for _, removed := range o.policy.Headers.Remove {
-		if sameField(removed, name) {
+		if call.SameField(removed, name) {
 			return true
 		}
 	}
@@ -75,33 +75,10 @@ func (o *ownFields) has(name string) bool {
 // injected: the broker writes that field per attempt.
 func (o *ownFields) injected(name string) bool {
 	for i := range o.policy.Credentials {
-		if c := &o.policy.Credentials[i]; sameField(c.Header, name) && c.Covers(o.host) {
+		if c := &o.policy.Credentials[i]; call.SameField(c.Header, name) && c.Covers(o.host) {
 			return true
 		}
 	}
-	return o.keyed && sameField(o.policy.Idempotency.Header, name) ||
-		o.policy.Deadline.Header != "" && sameField(o.policy.Deadline.Header, name)
-}
-
-// sameField compares names without case, and _ as -.
-func sameField(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range len(a) {
-		if fold(a[i]) != fold(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func fold(c byte) byte {
-	switch {
-	case 'A' <= c && c <= 'Z':
-		return c + 'a' - 'A'
-	case c == '_':
-		return '-'
-	}
-	return c
+	return o.keyed && call.SameField(o.policy.Idempotency.Header, name) ||
+		o.policy.Deadline.Header != "" && call.SameField(o.policy.Deadline.Header, name)
 }

@@ -30,7 +30,7 @@ func answered(cn *conn, answer *h1.Response) call.Result {
 func response(answer *h1.Response) *call.Response {
 	var hop call.HopByHop
 	for i := range answer.Fields {
-		if f := &answer.Fields[i]; sameField(f.Name, "Connection") {
+		if f := &answer.Fields[i]; call.SameField(f.Name, "Connection") {
 			hop.Nominate(f.Value)
 		}
 	}

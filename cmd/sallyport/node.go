@@ -70,7 +70,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		failed:    make(chan error, 2),
 		longest:   longestCall(in.rules),
 	}
-	calls := broker.NewCallService(engine.New(n.transport, tracing.Observer{}, g), in.table, state.String())
+	calls := broker.NewCallService(engine.New(n.transport, tracing.Observer{}, g), in.table, state.String(), log)
 	n.server = broker.NewServer(calls, in.identities, in.tls, log)
 	n.health = newHTTP(n.server.Draining, in.tls, log)
 	announce(s, n, in.rules, state, log)

@@ -1,0 +1,80 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/sallyport/sallyport/call"
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// FuzzCall: whatever bytes come as a request, they are refused with a field, or make a call that may be sent.
+func FuzzCall(f *testing.F) {
+	for _, req := range []*pb.CallRequest{
+		{},
+		get("http://example.com/"),
+		post("https://[::1]:8443/v1%2fx?q=%zz", "op"),
+		{
+			Request: &pb.HttpRequest{Method: "TRACE", Url: "HTTP://user@127.1", Headers: []*pb.HttpHeader{
+				{Name: "Connection", Value: "Idempotency-Key, close"}, {Name: "Idempotency_Key", RawValue: []byte("\xff")}, {},
+			}},
+			Reserve: &durationpb.Duration{Seconds: -1, Nanos: 1}, Criticality: 9, Labels: map[string]string{"": ""}, AllowDeferral: true,
+		},
+	} {
+		raw, err := proto.Marshal(req)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	scoped := policy.Rule{Name: "policies/scoped", Match: policy.Match{PathPrefix: "/v1"}}
+	scoped.Body.MaxRequestBytes = new(uint64(64))
+	table := compile(f, contract(), scoped)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		req := &pb.CallRequest{}
+		if proto.Unmarshal(raw, req) != nil {
+			return
+		}
+		c, violations := decode(t.Context(), req, "ann", time.Now())
+		if len(violations) == 0 {
+			violations = fit(c, req.GetRequest().GetHeaders(), table.Match(c), table)
+		}
+		if len(violations) == 0 {
+			checkSendable(t, c)
+			return
+		}
+		for _, v := range violations {
+			if v.Field == "" || v.Problem == "" {
+				t.Errorf("a violation that says nothing: %+v", v)
+			}
+		}
+	})
+}
+
+func checkSendable(t *testing.T, c *call.Call) {
+	t.Helper()
+	if !call.ValidToken(c.Method) || c.Method == "CONNECT" || c.Method == "TRACE" && len(c.Body) > 0 {
+		t.Errorf("method %q", c.Method)
+	}
+	// What goes onto the wire means what was checked.
+	again, err := call.ParseTarget(c.Target.Scheme + "://" + c.Target.Authority + c.Target.RequestTarget)
+	if err != nil || again != c.Target {
+		t.Errorf("target %+v is read again as %+v: %v", c.Target, again, err)
+	}
+	for _, h := range c.Headers {
+		if !call.ValidToken(h.Name) || !call.ValidFieldValue(h.Value) || call.ReservedField(h.Name) || strings.HasPrefix(strings.ToLower(h.Name), "proxy-") {
+			t.Errorf("header %q: %q", h.Name, h.Value)
+		}
+	}
+	if c.OperationID != "" && !validOperationID(c.OperationID) || c.OperationID == "" && c.Method == "POST" {
+		t.Errorf("operation id %q", c.OperationID)
+	}
+	if c.Reserve < 0 || c.AttemptTimeout < 0 || len(c.Labels) > maxLabels || len(c.Body) > 3<<20 {
+		t.Errorf("beyond a limit: %+v", c)
+	}
+}
