@@ -67,7 +67,7 @@ func (m *attemptMessages) encode(a *call.Attempt, origin string) *pb.Attempt {
 
 // setDuration is durationpb.New in place.
 func setDuration(d *durationpb.Duration, v time.Duration) {
-	d.Seconds, d.Nanos = int64(v/time.Second), int32(v%time.Second) //nolint:gosec // below a billion
+	d.Seconds, d.Nanos = int64(v/time.Second), int32(v%time.Second)
 }
 
 func encodeResponse(r *call.Response) *pb.HttpResponse {
