@@ -51,7 +51,10 @@ func startBroker(ctx context.Context, ca string) (ready, func(), error) {
 	}
 	g := guard.New(guard.Config{Dev: true})
 	transport := egress.New(egress.Config{Guard: g, UserAgent: "sallyport/bench"})
-	calls := broker.NewCallService(engine.New(transport, tracing.Observer{}, g), table, "bench@1", slog.New(slog.DiscardHandler))
+	observer := &tracing.Observer{}
+	calls := broker.NewCallService(broker.CallConfig{
+		Engine: engine.New(transport, observer, g), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
+	}, table)
 	server := broker.NewServer(calls, nil, nil, slog.New(slog.DiscardHandler))
 	served := make(chan struct{}) // closed by the goroutine below
 	go func() {

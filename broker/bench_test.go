@@ -33,7 +33,10 @@ func BenchmarkCall(b *testing.B) {
 	g := guard.New(guard.Config{})
 	tr := egress.New(egress.Config{Guard: g, UserAgent: "sallyport/bench"})
 	defer tr.Close()
-	s := NewCallService(engine.New(tr, tracing.Observer{}, g), table, "bench@1", slog.New(slog.DiscardHandler))
+	observer := &tracing.Observer{}
+	s := NewCallService(CallConfig{
+		Engine: engine.New(tr, observer, g), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
+	}, table)
 	req := &pb.CallRequest{Request: &pb.HttpRequest{Method: "GET", Url: "http://" + netip.MustParseAddrPort(l.Addr().String()).String() + "/a?b=c"}}
 	ctx := b.Context()
 	b.ReportAllocs()

@@ -19,45 +19,88 @@ import (
 // CallService makes outbound calls for its callers.
 type CallService struct {
 	pb.UnimplementedCallServiceServer
-	engine   *engine.Engine
-	observer tracing.Observer
-	brokerID string
-	log      *slog.Logger
-	table    atomic.Pointer[policy.Table]
+	cfg   CallConfig
+	table atomic.Pointer[policy.Table]
 }
 
-// NewCallService makes the service. brokerID names this process in replies; log hears what callers may not, such as why a
-// destination is denied.
-func NewCallService(e *engine.Engine, t *policy.Table, brokerID string, log *slog.Logger) *CallService {
-	s := &CallService{engine: e, brokerID: brokerID, log: log}
+// CallConfig is what a CallService stands on; everything but AccessLog is required.
+type CallConfig struct {
+	Engine   *engine.Engine
+	Observer *tracing.Observer
+	// BrokerID names this process in replies.
+	BrokerID string
+	// Log hears what callers may not, such as why a destination is denied.
+	Log *slog.Logger
+	// AccessLog writes a line for every finished call.
+	AccessLog bool
+}
+
+// NewCallService makes the service, with the policies it begins with.
+func NewCallService(cfg CallConfig, t *policy.Table) *CallService {
+	s := &CallService{cfg: cfg}
 	s.table.Store(t)
 	return s
 }
 
 // Call makes one outbound HTTP call with whole bodies in memory.
 func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallResponse, error) {
+	now := time.Now()
+	traceparent, tracestate := traceContext(ctx)
+	ctx, span := s.cfg.Observer.Begin(ctx, traceparent, tracestate)
 	taken := false
-	defer markPanic(&taken)
-	c, violations := decode(ctx, req, callerOf(ctx), time.Now())
-	if err := invalid(violations); err != nil {
+	defer markPanic(&taken, span)
+	c, effective, err := s.take(ctx, req, now)
+	if err != nil {
+		span.Refuse(reasonInvalidRequest)
 		return nil, err
 	}
-	table := s.table.Load() // one table from start to end
+	taken = true
+	final := s.cfg.Engine.Do(ctx, c, effective)
+	span.End(c, &final, effective.Policy)
+	s.tell(ctx, c, &final, effective.Policy, span.TraceID())
+	resp := encode(&final, c, req.GetReport())
+	resp.TraceId, resp.Policy, resp.BrokerId = span.TraceID(), effective.Policy, s.cfg.BrokerID
+	return resp, nil
+}
+
+// take reads a request and finds the policy that rules it; the table is one from start to end.
+func (s *CallService) take(ctx context.Context, req *pb.CallRequest, now time.Time) (*call.Call, *policy.Effective, error) {
+	c, violations := decode(ctx, req, callerOf(ctx), now)
+	if err := invalid(violations); err != nil {
+		return nil, nil, err
+	}
+	table := s.table.Load()
 	effective := table.Match(c)
 	if err := invalid(fit(c, req.GetRequest().GetHeaders(), effective, table)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	traceparent, tracestate := traceContext(ctx)
-	ctx, traceID := s.observer.Begin(ctx, traceparent, tracestate)
-	taken = true
-	final := s.engine.Do(ctx, c, effective)
-	if final.Outcome == call.OutcomeDenied {
-		s.log.WarnContext(ctx, "egress denied", "caller", c.Caller, "origin", c.Target.Origin, "policy", effective.Policy,
-			"rule", final.Note, "trace_id", traceID)
+	return c, effective, nil
+}
+
+// tell logs a finished call: every one where the operator wants that, a denied one always. No URL, since a query may hold secrets.
+func (s *CallService) tell(ctx context.Context, c *call.Call, f *call.Final, policyName, traceID string) {
+	denied := f.Outcome == call.OutcomeDenied
+	if !denied && !s.cfg.AccessLog {
+		return
 	}
-	resp := encode(&final, c, req.GetReport())
-	resp.TraceId, resp.Policy, resp.BrokerId = traceID, effective.Policy, s.brokerID
-	return resp, nil
+	level, message, status := slog.LevelInfo, "call", 0
+	if f.Response != nil {
+		status = f.Response.Status
+	}
+	attrs := []slog.Attr{
+		slog.String("caller", c.Caller), slog.String("method", c.Method), slog.String("origin", c.Target.Origin),
+		slog.String("outcome", f.Outcome.String()), slog.String("effect", f.Effect.String()), slog.String("reason", f.Reason.String()),
+		slog.Int("status", status), slog.Int("attempts", len(f.Attempts)), slog.Uint64("sends", uint64(f.Sends)),
+		slog.Duration("elapsed", f.Elapsed), slog.String("policy", policyName), slog.String("trace_id", traceID),
+	}
+	if f.OperationID != "" {
+		attrs = append(attrs, slog.String("operation_id", f.OperationID))
+	}
+	if denied {
+		level, message = slog.LevelWarn, "egress denied"
+		attrs = append(attrs, slog.String("rule", f.Note))
+	}
+	s.cfg.Log.LogAttrs(ctx, level, message, attrs...)
 }
 
 // StreamCall is not built in this version.

@@ -56,7 +56,10 @@ func start(t testing.TB, s setup) *running {
 		table = nil
 	}
 	r := &running{log: &logBuffer{}}
-	service := NewCallService(engine.New(s.sender, tracing.Observer{}, g), table, "broker-under-test@1", newLog(r.log))
+	observer := &tracing.Observer{}
+	service := NewCallService(CallConfig{
+		Engine: engine.New(s.sender, observer, g), Observer: observer, BrokerID: "broker-under-test@1", Log: newLog(r.log),
+	}, table)
 	r.server = NewServer(service, s.identities, nil, newLog(r.log))
 	served := make(chan error, 1) // receives one value, never closed
 	go func() { served <- r.server.Serve(l) }()

@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/sallyport/sallyport/tracing"
 )
 
 // panicked is a panic on its way to the edge, with what is known of the call it ended.
@@ -18,9 +20,10 @@ type panicked struct {
 	taken bool // a byte of the call may have left
 }
 
-// markPanic, deferred, lets a panic pass and adds what only the handler knows.
-func markPanic(taken *bool) {
+// markPanic, deferred, lets a panic pass, ends the call's span, and adds what only the handler knows.
+func markPanic(taken *bool, span *tracing.Call) {
 	if v := recover(); v != nil {
+		span.Refuse(reasonInternal)
 		panic(&panicked{value: v, stack: debug.Stack(), taken: *taken})
 	}
 }

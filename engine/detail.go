@@ -60,7 +60,7 @@ func (p *Plan) lastFailure() string {
 	if len(p.attempts) == 0 {
 		return "nothing was sent"
 	}
-	r := &p.attempts[len(p.attempts)-1].Result
+	r := &p.last().Result
 	if r.Evidence == call.EvidenceAnswered {
 		return fmt.Sprintf("answered %d", r.Status)
 	}

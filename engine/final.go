@@ -75,7 +75,7 @@ func (p *Plan) earliest(now time.Time) time.Duration {
 	if len(p.attempts) == 0 {
 		return 0
 	}
-	a := &p.attempts[len(p.attempts)-1]
+	a := p.last()
 	asked, ok := serverDelay(&a.Result, a.Start.Add(a.Duration))
 	if !ok {
 		return 0

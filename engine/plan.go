@@ -128,12 +128,12 @@ func (p *Plan) send(now time.Time, kind call.Kind) Step {
 		Deadline:  now.Add(timeout),
 		Remaining: remaining,
 	})
-	return Step{Kind: StepSend, Attempt: p.attempts[len(p.attempts)-1]}
+	return Step{Kind: StepSend, Attempt: *p.last()}
 }
 
 // ended records what the attempt gave and judges it.
 func (p *Plan) ended(now time.Time, ev Event) Step {
-	a := &p.attempts[len(p.attempts)-1]
+	a := p.last()
 	a.Duration = now.Sub(a.Start)
 	a.Result = ev.Result
 	p.note = ev.Result.Note
@@ -188,7 +188,7 @@ func withoutRepeat(r *call.Result) call.Outcome {
 
 // wait finds the wait before the next attempt and whether it fits (semantics.md §2.7).
 func (p *Plan) wait(now time.Time, reason call.Reason) Step {
-	r := &p.attempts[len(p.attempts)-1].Result
+	r := &p.last().Result
 	cfg := &p.policy.Retry.Backoff
 	wait := cfg.Wait(int(p.counted), r.Status == 429, p.rnd())
 	if asked, ok := serverDelay(r, now); ok {
@@ -204,7 +204,7 @@ func (p *Plan) wait(now time.Time, reason call.Reason) Step {
 
 // again ends the judgement with another attempt after wait, if that fits before the work deadline and the key's life.
 func (p *Plan) again(now time.Time, reason call.Reason, wait time.Duration) Step {
-	r := &p.attempts[len(p.attempts)-1].Result
+	r := &p.last().Result
 	if p.keyExpired(now.Add(wait)) {
 		return p.stop(now, withoutRepeat(r), call.ReasonKeyExpired)
 	}
@@ -231,7 +231,7 @@ func (p *Plan) keyExpired(at time.Time) bool {
 	return p.repeat == policy.RepeatByKey && p.effect != call.EffectNone && p.keyPast(at)
 }
 
-func (p *Plan) decide(d call.Decision) { p.attempts[len(p.attempts)-1].Decision = d }
+func (p *Plan) decide(d call.Decision) { p.last().Decision = d }
 
 // stop ends the call because of the last attempt's result.
 func (p *Plan) stop(now time.Time, o call.Outcome, reason call.Reason) Step {
@@ -241,6 +241,12 @@ func (p *Plan) stop(now time.Time, o call.Outcome, reason call.Reason) Step {
 
 // traced keeps what the observer said of the attempt in flight.
 func (p *Plan) traced(a *call.Attempt) {
-	last := &p.attempts[len(p.attempts)-1]
+	last := p.last()
 	last.TraceParent, last.TraceID, last.SpanID = a.TraceParent, a.TraceID, a.SpanID
 }
+
+// attempt is the one of that number.
+func (p *Plan) attempt(number uint32) *call.Attempt { return &p.attempts[number-1] }
+
+// last is the latest attempt.
+func (p *Plan) last() *call.Attempt { return &p.attempts[len(p.attempts)-1] }

@@ -19,6 +19,10 @@ type Sender interface {
 type Observer interface {
 	// AttemptStarted may fill in the attempt's TraceParent, TraceID and SpanID.
 	AttemptStarted(ctx context.Context, c *call.Call, a *call.Attempt)
+	// AttemptEnded hears what came of it and what was decided after it; a.Start and a.Duration say when it ended.
+	AttemptEnded(ctx context.Context, a *call.Attempt)
+	// Waiting hears of a wait that begins.
+	Waiting(ctx context.Context, now time.Time, d call.Decision)
 }
 
 // Engine carries out plans.
@@ -41,9 +45,12 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 	for {
 		switch step.Kind {
 		case StepSend:
+			number := step.Attempt.Number
 			result := e.attempt(ctx, c, p, plan, step.Attempt)
 			step = plan.Next(time.Now(), Event{Kind: EventResult, Gone: ctx.Err() != nil, Result: result})
+			e.observer.AttemptEnded(ctx, plan.attempt(number))
 		case StepWait:
+			e.observer.Waiting(ctx, time.Now(), plan.last().Decision)
 			gone := wait(ctx, step.Until)
 			step = plan.Next(time.Now(), Event{Kind: EventWaited, Gone: gone})
 		case StepFinal:

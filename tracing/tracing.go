@@ -1,53 +1,83 @@
-// Package tracing is the observer that gives calls and attempts their place in a trace.
+// Package tracing is the observer that turns calls and attempts into spans.
 //
-// A call joins the caller's trace by W3C Trace Context in the gRPC metadata, or begins one. Every attempt has a span of its
-// own under the call's, and its traceparent goes upstream; what a caller writes into a header never does. Spans are not
-// exported in this version: the ids are real, so that an upstream that traces joins the caller's trace already.
+// One SERVER span stands for a call, under the caller's span by W3C Trace Context in the gRPC metadata; under it one CLIENT span
+// for each attempt, failed connections included, side by side. Waits and refusals are events of the call's span, so that a
+// call that sent nothing still shows why. The attempt's own traceparent goes upstream, and nothing a caller writes into a header
+// does. Nothing here changes a decision, waits for a collector or fails a call.
+//
+// Spans follow the OpenTelemetry semantic conventions for HTTP and RPC. They carry no header, no body and no query value.
 package tracing
 
 import (
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sallyport/sallyport/call"
 )
 
-// Observer makes the ids of spans (engine.Observer).
-type Observer struct{}
+// Observer makes the spans of calls. The zero value exports nothing: its ids are real all the same, so that an upstream that
+// traces joins the caller's trace.
+type Observer struct {
+	tracer   trace.Tracer // nil: nothing is exported
+	provider *sdktrace.TracerProvider
+}
+
+// Call is the span of one call. It is used by the goroutine of the call.
+type Call struct {
+	span     trace.Span        // nil: nothing is exported
+	context  trace.SpanContext // the call's place in its trace
+	traceID  string
+	attempt  trace.Span // the one in flight
+	attempts int
+}
 
 // Begin places a call: under the caller's span when traceparent is valid, else at the root of a new trace. An invalid one never
-// fails a call (Trace Context §4.3). The context it returns is the one to make the call with; the text is the trace's id in hex.
-func (Observer) Begin(ctx context.Context, traceparent, tracestate string) (context.Context, string) {
-	parent := trace.SpanContext{}
-	if traceparent != "" {
-		carrier := propagation.MapCarrier{"traceparent": traceparent, "tracestate": tracestate}
-		parent = trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
+// fails a call (Trace Context §4.3). The context it returns is the one to make the call with.
+func (o *Observer) Begin(ctx context.Context, traceparent, tracestate string) (context.Context, *Call) {
+	parent := parentOf(traceparent, tracestate)
+	c := &Call{}
+	if o.tracer == nil {
+		c.context = placeOf(parent)
+	} else {
+		// The RPC's own context may carry a span of the administrative interceptors: the caller's is the parent, or none.
+		_, c.span = o.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), rpcName,
+			trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(rpcAttributes()...))
+		c.context = c.span.SpanContext()
 	}
+	c.traceID = c.context.TraceID().String()
+	return context.WithValue(ctx, callKey{}, c), c
+}
+
+// TraceID is the trace's id in hex.
+func (c *Call) TraceID() string { return c.traceID }
+
+type callKey struct{}
+
+// parentOf reads the caller's place; the zero value when there is none.
+func parentOf(traceparent, tracestate string) trace.SpanContext {
+	if traceparent == "" {
+		return trace.SpanContext{}
+	}
+	carrier := propagation.MapCarrier{"traceparent": traceparent, "tracestate": tracestate}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
+}
+
+// placeOf gives a call its place where nothing is exported. The caller's sampling decision is passed on.
+func placeOf(parent trace.SpanContext) trace.SpanContext {
 	id := parent.TraceID()
 	for !id.IsValid() { // all zero is the one id that is none
 		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 		binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	}
-	sc := trace.NewSpanContext(trace.SpanContextConfig{
+	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: id, SpanID: newSpanID(), TraceFlags: parent.TraceFlags() & trace.FlagsSampled,
 	})
-	return context.WithValue(ctx, spanKey{}, sc), id.String()
-}
-
-type spanKey struct{}
-
-// AttemptStarted gives the attempt a span under the call's.
-func (Observer) AttemptStarted(ctx context.Context, _ *call.Call, a *call.Attempt) {
-	sc, ok := ctx.Value(spanKey{}).(trace.SpanContext)
-	if !ok {
-		return
-	}
-	a.TraceID, a.SpanID = sc.TraceID().String(), newSpanID().String()
-	a.TraceParent = "00-" + a.TraceID + "-" + a.SpanID + "-" + sc.TraceFlags().String()
 }
 
 func newSpanID() (id trace.SpanID) {
@@ -55,4 +85,37 @@ func newSpanID() (id trace.SpanID) {
 		binary.NativeEndian.PutUint64(id[:], rand.Uint64())
 	}
 	return id
+}
+
+// AttemptStarted begins the attempt's span and fills in its ids (engine.Observer).
+func (o *Observer) AttemptStarted(ctx context.Context, c *call.Call, a *call.Attempt) {
+	t, ok := ctx.Value(callKey{}).(*Call)
+	if !ok {
+		return
+	}
+	spanID := ""
+	if t.span == nil {
+		spanID = newSpanID().String()
+	} else {
+		t.attempt = o.startAttempt(t, c, a)
+		spanID = t.attempt.SpanContext().SpanID().String()
+	}
+	a.TraceID, a.SpanID = t.traceID, spanID
+	a.TraceParent = "00-" + t.traceID + "-" + spanID + "-" + t.context.TraceFlags().String()
+	t.attempts++
+}
+
+// AttemptEnded ends the attempt's span, at the moment at which the attempt ended; what was decided after it is known by now.
+func (*Observer) AttemptEnded(ctx context.Context, a *call.Attempt) {
+	if t, ok := ctx.Value(callKey{}).(*Call); ok && t.attempt != nil {
+		endAttempt(t.attempt, a)
+		t.attempt = nil
+	}
+}
+
+// Waiting notes a wait on the call's span.
+func (*Observer) Waiting(ctx context.Context, now time.Time, d call.Decision) {
+	if t, ok := ctx.Value(callKey{}).(*Call); ok && t.span != nil && t.span.IsRecording() {
+		t.span.AddEvent("wait", trace.WithTimestamp(now), trace.WithAttributes(waitAttributes(d)...))
+	}
 }

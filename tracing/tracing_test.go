@@ -20,9 +20,10 @@ var parts = regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-(0[01])$`)
 // traced begins a call and starts one attempt of it.
 func traced(t *testing.T, traceparent, tracestate string) (id string, a call.Attempt) {
 	t.Helper()
-	ctx, id := Observer{}.Begin(t.Context(), traceparent, tracestate)
-	Observer{}.AttemptStarted(ctx, &call.Call{}, &a)
-	return id, a
+	o := &Observer{}
+	ctx, span := o.Begin(t.Context(), traceparent, tracestate)
+	o.AttemptStarted(ctx, &call.Call{}, &a)
+	return span.TraceID(), a
 }
 
 func TestCallJoinsTheCallersTrace(t *testing.T) {
@@ -73,13 +74,14 @@ func TestEveryCallAndAttemptHasItsOwnIDs(t *testing.T) {
 	const n = 1000
 	traces, spans := map[string]bool{}, map[string]bool{}
 	for range n {
-		ctx, id := Observer{}.Begin(t.Context(), "", "")
-		traces[id] = true
+		o := &Observer{}
+		ctx, span := o.Begin(t.Context(), "", "")
+		traces[span.TraceID()] = true
 		for range 2 {
 			a := call.Attempt{}
-			Observer{}.AttemptStarted(ctx, &call.Call{}, &a)
-			if a.TraceID != id {
-				t.Fatalf("an attempt of trace %s in trace %s", id, a.TraceID)
+			o.AttemptStarted(ctx, &call.Call{}, &a)
+			if a.TraceID != span.TraceID() {
+				t.Fatalf("an attempt of trace %s in trace %s", span.TraceID(), a.TraceID)
 			}
 			spans[a.SpanID] = true
 		}
@@ -96,14 +98,14 @@ func TestTraceInTheContextIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	around := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: trace.SpanID{1}}))
-	if _, got := (Observer{}).Begin(around, "", ""); got == theTrace {
+	if _, got := (&Observer{}).Begin(around, "", ""); got.TraceID() == theTrace {
 		t.Error("joined")
 	}
 }
 
 func TestAttemptOutsideATraceSendsNone(t *testing.T) {
 	a := call.Attempt{}
-	Observer{}.AttemptStarted(t.Context(), &call.Call{}, &a)
+	(&Observer{}).AttemptStarted(t.Context(), &call.Call{}, &a)
 	if a.TraceParent != "" || a.TraceID != "" || a.SpanID != "" {
 		t.Errorf("got %+v", a)
 	}

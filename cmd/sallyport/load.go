@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 
 	"github.com/sallyport/sallyport/broker"
 	"github.com/sallyport/sallyport/egress"
 	"github.com/sallyport/sallyport/policy"
+	"github.com/sallyport/sallyport/tracing"
 )
 
 // inputs are the files that `serve` is told of, read and checked.
@@ -18,10 +21,11 @@ type inputs struct {
 	identities *broker.Identities
 	secrets    *egress.Secrets
 	tls        *tls.Config // nil: cleartext
+	observer   *tracing.Observer
 }
 
 // loadInputs reads every file before anything listens: a broker that starts is a broker whose files are sound.
-func loadInputs(s *settings) (*inputs, error) {
+func loadInputs(ctx context.Context, s *settings) (*inputs, error) {
 	in := &inputs{}
 	var err error
 	if s.Tokens != "" {
@@ -42,7 +46,13 @@ func loadInputs(s *settings) (*inputs, error) {
 	if in.rules, in.table, err = loadPolicies(s.Policies); err != nil {
 		return nil, err
 	}
-	return in, checkCredentials(s.Policies, in.rules, in.secrets)
+	if err := checkCredentials(s.Policies, in.rules, in.secrets); err != nil {
+		return nil, err
+	}
+	if in.observer, err = tracing.New(ctx, os.LookupEnv, programVersion()); err != nil {
+		return nil, err
+	}
+	return in, nil
 }
 
 // loadPolicies reads and compiles a policy file; without one the table has the built-in policy alone.

@@ -32,17 +32,19 @@ type node struct {
 	grpc, http net.Addr
 
 	transport *egress.Transport
+	observer  *tracing.Observer
 	server    *broker.Server
 	health    *http.Server
 	serving   errgroup.Group // the two servers
 	failed    chan error     // receives at most one value from each server; never closed
 	longest   time.Duration  // no call lasts longer
+	log       *slog.Logger
 }
 
 // startNode reads the files, listens, and serves. Its order keeps a start that fails without a trace: files are read before
 // anything is opened, and the start is counted only once the ports are ours.
 func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error) {
-	in, err := loadInputs(s)
+	in, err := loadInputs(ctx, s)
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -65,12 +67,16 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	}
 	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(grpcListener, httpListener), Local: machine, Dev: s.Dev})
 	n := &node{
-		grpc: grpcListener.Addr(), http: httpListener.Addr(),
+		grpc: grpcListener.Addr(), http: httpListener.Addr(), observer: in.observer,
 		transport: egress.New(egress.Config{Guard: g, Secrets: in.secrets, UserAgent: "sallyport/" + programVersion()}),
 		failed:    make(chan error, 2),
 		longest:   longestCall(in.rules),
+		log:       log,
 	}
-	calls := broker.NewCallService(engine.New(n.transport, tracing.Observer{}, g), in.table, state.String(), log)
+	calls := broker.NewCallService(broker.CallConfig{
+		Engine: engine.New(n.transport, n.observer, g), Observer: n.observer,
+		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog,
+	}, in.table)
 	n.server = broker.NewServer(calls, in.identities, in.tls, log)
 	n.health = newHTTP(n.server.Draining, in.tls, log)
 	announce(s, n, in.rules, state, log)
@@ -116,6 +122,9 @@ func (n *node) stop(ctx context.Context) error {
 	err := n.health.Close() // to the last moment it told that the broker drains
 	_ = n.serving.Wait()    // they report through failed
 	n.transport.Close()
+	if err := n.observer.Close(); err != nil {
+		n.log.Warn("the last spans were not exported", "error", err)
+	}
 	if err != nil {
 		return fmt.Errorf("HTTP listener: %w", err)
 	}

@@ -28,6 +28,8 @@ type settings struct {
 	TLSCert, TLSKey string
 	// Dev opens loopback destinations, Insecure listens off loopback without TLS or tokens.
 	Dev, Insecure bool
+	// AccessLog writes a line for every finished call.
+	AccessLog bool
 	// AllowSpecial opens hard ranges.
 	AllowSpecial []netip.Prefix
 }
@@ -46,6 +48,7 @@ func settingKinds() map[string]kind {
 	return map[string]kind{
 		"grpc": kindText, "http": kindText, "data": kindText, "policies": kindText, "tokens": kindText, "secrets": kindText,
 		"tls-cert": kindText, "tls-key": kindText, "dev": kindSwitch, "insecure": kindSwitch, "allow-special": kindList,
+		"access-log": kindSwitch,
 	}
 }
 
@@ -67,6 +70,7 @@ func settingFlags(f *pflag.FlagSet) {
 	f.String("tls-key", "", "key of the certificate, PEM")
 	f.Bool("dev", false, "let calls go to loopback addresses, on any port")
 	f.Bool("insecure", false, "listen off loopback without TLS or tokens")
+	f.Bool("access-log", false, "log a line for every finished call")
 	f.StringSlice("allow-special", nil, "open this CIDR although it is reserved, link-local or the like (repeatable)")
 }
 
@@ -92,7 +96,7 @@ func loadSettings(flags *pflag.FlagSet, environ []string) (*settings, error) {
 		GRPC: k.String("grpc"), HTTP: k.String("http"), Data: k.String("data"),
 		Policies: k.String("policies"), Tokens: k.String("tokens"), Secrets: k.String("secrets"),
 		TLSCert: k.String("tls-cert"), TLSKey: k.String("tls-key"),
-		Dev: k.Bool("dev"), Insecure: k.Bool("insecure"),
+		Dev: k.Bool("dev"), Insecure: k.Bool("insecure"), AccessLog: k.Bool("access-log"),
 	}
 	for _, cidr := range k.Strings("allow-special") {
 		p, err := guard.ParsePrefix(cidr)

@@ -1,0 +1,107 @@
+package tracing
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sallyport/sallyport/call"
+)
+
+// rpcName is the name of a call's span (OTel semantic conventions for RPC: package.service/method).
+const rpcName = "sallyport.v1.CallService/Call"
+
+func rpcAttributes() []attribute.KeyValue {
+	return []attribute.KeyValue{
+		attribute.String("rpc.system.name", "grpc"),
+		attribute.String("rpc.method", rpcName),
+	}
+}
+
+func waitAttributes(d call.Decision) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		attribute.Float64("sallyport.wait.seconds", d.Wait.Seconds()), keyReason.String(d.Reason.String()),
+	}
+}
+
+// End ends the span of a call that was taken: why it ended, what is known of its effect, and whose it was.
+func (c *Call) End(asked *call.Call, f *call.Final, policy string) {
+	if c.span == nil {
+		return
+	}
+	c.abandon()
+	if c.span.IsRecording() {
+		c.span.SetAttributes(
+			attribute.String("sallyport.outcome", f.Outcome.String()),
+			attribute.String("sallyport.effect", f.Effect.String()),
+			keyReason.String(f.Reason.String()),
+			attribute.Int("sallyport.sends", int(f.Sends)),
+			attribute.String("sallyport.caller", text(asked.Caller)),
+			attribute.String("sallyport.origin", asked.Target.Origin),
+			attribute.String("sallyport.policy", policy),
+		)
+		if f.OperationID != "" {
+			c.span.SetAttributes(attribute.String("sallyport.operation_id", f.OperationID))
+		}
+		for _, name := range slices.Sorted(maps.Keys(asked.Labels)) {
+			c.span.SetAttributes(attribute.String("sallyport.label."+text(name), text(asked.Labels[name])))
+		}
+		if refused(f) {
+			c.span.AddEvent("refused", trace.WithAttributes(keyReason.String(f.Reason.String())))
+		}
+	}
+	c.span.End()
+}
+
+// refused: the call ended by a rule of ours before anything was dialled for its last attempt.
+func refused(f *call.Final) bool {
+	switch f.Reason {
+	case call.ReasonBudgetExhausted, call.ReasonBreakerOpen, call.ReasonOriginHeld, call.ReasonConcurrencyLimit:
+		return true
+	case call.ReasonEgressDenied, call.ReasonDeadline:
+		return len(f.Attempts) == 0
+	}
+	return false
+}
+
+// Refuse ends the span of a call that was not taken, with the reason of the error that says so.
+func (c *Call) Refuse(reason string) {
+	if c.span == nil {
+		return
+	}
+	c.abandon()
+	c.span.SetAttributes(keyReason.String(reason))
+	c.span.AddEvent("refused", trace.WithAttributes(keyReason.String(reason)))
+	c.span.End()
+}
+
+// abandon ends the span of an attempt that a panic ended.
+func (c *Call) abandon() {
+	if c.attempt != nil {
+		c.attempt.End()
+		c.attempt = nil
+	}
+}
+
+// text makes a string that every exporter can encode: one attribute that is not UTF-8 would lose a whole batch.
+func text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// shutdownTime bounds the last export: a collector that hangs must not hold up the end of the process.
+const shutdownTime = 3 * time.Second
+
+// Close exports what is left, for a short while.
+func (o *Observer) Close() error {
+	if o.provider == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	return o.provider.Shutdown(ctx)
+}
