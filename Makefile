@@ -5,10 +5,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
-FUZZTIME ?= 10s
+FUZZTIME ?= 30s
 TESTTIME ?= 10m
-# The measuring programs are run by `make bench`, not tested.
-PACKAGES = $$(go list ./... | grep -v '/bench$$')
+# The measuring programs are run by `make bench`, not tested; polyglot has a line of its own, see test.
+PACKAGES = $$(go list ./... | grep -vE '/(bench|internal/polyglot)$$')
 GO_FILES = $$(git ls-files -co --exclude-standard -- '*.go' ':!gen' | while read -r f; do [[ -f $$f ]] && echo "$$f"; done)
 
 .PHONY: help
@@ -19,10 +19,13 @@ help: ## list the targets
 build: ## build bin/sallyport, one static binary
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sallyport ./cmd/sallyport
 
+# Of polyglot, -v prints why a language was skipped; -count=1, since the go command would remember a skip when what was missing has
+# come.
 .PHONY: test
 test: compiler ## vet, and all tests under the race detector
 	go vet ./...
 	go test -race -timeout $(TESTTIME) $(PACKAGES)
+	go test -race -timeout $(TESTTIME) -v -count=1 ./internal/polyglot
 
 # The race detector links C; without this the message would be about cgo and not about what is missing.
 .PHONY: compiler
@@ -47,6 +50,10 @@ lint: tools ## every linter, formatting, house rules, wire compatibility, genera
 fmt: tools ## format Go and protobuf sources in place
 	bin/tools/gofumpt -w $(GO_FILES)
 	bin/tools/buf format proto --write
+
+.PHONY: man
+man: build ## write the man pages into bin/man
+	bin/sallyport man bin/man
 
 .PHONY: generate
 generate: tools-proto ## generate gen/ from proto/
@@ -74,9 +81,9 @@ demo: build ## a broker and a flaky upstream in one process, and a few calls tha
 	bin/sallyport demo
 
 .PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZTIME
+fuzz: ## run every fuzz target for FUZZTIME (30s), one after another
 	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
 .PHONY: clean
-clean: ## remove the program; the tools stay, they take minutes to build
-	rm -f bin/sallyport
+clean: ## remove the program and its man pages; the tools stay, they take minutes to build
+	rm -rf bin/sallyport bin/man

@@ -6,6 +6,7 @@
 // minute than in the next then blurs all of them alike, and the ratio of two cells of one round stays fair.
 //
 //	go run ./bench -rounds 5 -seconds 3 -concurrency 64,256
+//	go run ./bench -inflight 10000
 package main
 
 import (
@@ -38,6 +39,7 @@ type options struct {
 	concurrency []int
 	schemes     []string
 	profile     string
+	inFlight    int
 }
 
 func main() {
@@ -57,6 +59,9 @@ func bench(ctx context.Context, args []string) error {
 	}
 	if o.role != "" {
 		return runRole(ctx, o.role, os.Stdin, os.Stdout)
+	}
+	if o.inFlight > 0 {
+		return inFlight(ctx, o.inFlight)
 	}
 	f, err := startFleet(ctx)
 	if err != nil {
@@ -86,11 +91,15 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&concurrency, "concurrency", "64,256", "concurrent calls, one number per cell")
 	fs.BoolVar(&secure, "tls", true, "measure an https upstream as well")
 	fs.StringVar(&o.profile, "profile", "", "after the rounds, write a CPU profile of the broker to this file")
+	fs.IntVar(&o.inFlight, "inflight", 0, "measure the broker's memory with so many calls in flight, and nothing else")
 	if err := fs.Parse(args); err != nil {
 		return o, fmt.Errorf("flags: %w", err)
 	}
 	if o.rounds < 1 || o.rounds > maxRounds || seconds <= 0 || seconds > maxSeconds {
 		return o, fmt.Errorf("give 1 to %d rounds of at most %d seconds", maxRounds, maxSeconds)
+	}
+	if o.inFlight < 0 || o.inFlight > maxInFlight {
+		return o, fmt.Errorf("-inflight %d: give 1 to %d", o.inFlight, maxInFlight)
 	}
 	o.length = time.Duration(seconds * float64(time.Second))
 	for word := range strings.SplitSeq(concurrency, ",") {

@@ -19,6 +19,7 @@ const (
 	roleBare     = "bare"
 	roleBroker   = "broker"
 	roleUpstream = "upstream"
+	roleSlow     = "slow"
 )
 
 // ready is the first line a child prints: where it can be reached.
@@ -29,6 +30,8 @@ type ready struct {
 	HTTP  string `json:"http,omitempty"`
 	HTTPS string `json:"https,omitempty"`
 	CA    string `json:"ca,omitempty"`
+	// Slow: the upstream holds its answers, so that the broker must be told to be patient.
+	Slow bool `json:"slow,omitempty"`
 }
 
 // usage is what a process used since it started.
@@ -36,6 +39,12 @@ type usage struct {
 	CPU     time.Duration `json:"cpu"`
 	Mallocs uint64        `json:"mallocs"`
 	Bytes   uint64        `json:"bytes"`
+	// Resident, Heap and Stacks are bytes in use now, Goroutines and Files numbers.
+	Resident   uint64 `json:"resident"`
+	Heap       uint64 `json:"heap"`
+	Stacks     uint64 `json:"stacks"`
+	Goroutines int    `json:"goroutines"`
+	Files      int    `json:"files"`
 }
 
 // runRole is a child: it starts, says where it is, and answers one line for each line it is sent, until there are no more.
@@ -69,8 +78,11 @@ func runRole(ctx context.Context, role string, in io.Reader, out io.Writer) erro
 
 // startRole starts the role's server. One that calls the upstream is first sent the upstream's own ready line.
 func startRole(ctx context.Context, role string, lines *bufio.Scanner) (ready, func(), error) {
-	if role == roleUpstream {
+	switch role {
+	case roleUpstream:
 		return startUpstream(ctx)
+	case roleSlow:
+		return startSlow(ctx)
 	}
 	var upstream ready
 	if !lines.Scan() {
@@ -83,7 +95,7 @@ func startRole(ctx context.Context, role string, lines *bufio.Scanner) (ready, f
 	case roleBare:
 		return startBare(ctx, upstream.CA)
 	case roleBroker:
-		return startBroker(ctx, upstream.CA)
+		return startBroker(ctx, &upstream)
 	}
 	return ready{}, nil, fmt.Errorf("no role %q", role)
 }
@@ -114,8 +126,10 @@ func used() (usage, error) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return usage{
-		CPU:     time.Duration(r.Utime.Nano() + r.Stime.Nano()),
-		Mallocs: m.Mallocs,
-		Bytes:   m.TotalAlloc,
+		CPU:      time.Duration(r.Utime.Nano() + r.Stime.Nano()),
+		Mallocs:  m.Mallocs,
+		Bytes:    m.TotalAlloc,
+		Resident: resident(), Heap: m.HeapAlloc, Stacks: m.StackInuse,
+		Goroutines: runtime.NumGoroutine(), Files: openFiles(),
 	}, nil
 }

@@ -36,15 +36,21 @@ func listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// startBroker starts the broker as `sallyport serve --dev` does, under the default policy with the upstream's authority added.
-func startBroker(ctx context.Context, ca string) (ready, func(), error) {
+// startBroker starts the broker as `sallyport serve --dev` does, under the default policy with the upstream's authority added, and
+// with the patience that a slow upstream needs. Every call counts toward the byte limit with the largest answer it would take, which
+// the load has room for.
+func startBroker(ctx context.Context, upstream *ready) (ready, func(), error) {
 	l, err := listen(ctx)
 	if err != nil {
 		return ready{}, nil, err
 	}
 	rules := []policy.Rule{{Name: policy.DefaultName, Revision: 1, File: true, Settings: policy.Settings{
-		Egress: policy.EgressRule{TLS: policy.TLSRule{CAPEM: &ca}},
+		Egress: policy.EgressRule{TLS: policy.TLSRule{CAPEM: &upstream.CA}},
 	}}}
+	if upstream.Slow {
+		rules[0].Attempt.Timeout = new(heldFor)
+		rules[0].Concurrency.MaxInFlight = new(uint32(0)) // no limit
+	}
 	table, err := policy.Compile(rules, policy.Options{Generations: new(atomic.Uint64)})
 	if err != nil {
 		return ready{}, nil, err
@@ -54,6 +60,7 @@ func startBroker(ctx context.Context, ca string) (ready, func(), error) {
 	observer := &tracing.Observer{}
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: engine.New(transport, observer, g), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
+		Limits: broker.Limits{MaxBytes: 1 << 40},
 	}, table)
 	server := broker.NewServer(calls, nil, nil, slog.New(slog.DiscardHandler))
 	served := make(chan struct{}) // closed by the goroutine below

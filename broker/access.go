@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -14,7 +15,7 @@ import (
 
 // access lets an RPC in: the broker is not draining, the caller is known, and has the role the RPC needs.
 type access struct {
-	identities *Identities
+	identities atomic.Pointer[Identities]
 	gate       *gate
 }
 
@@ -22,10 +23,11 @@ func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if open(info.FullMethod) {
 		return next(ctx, req)
 	}
-	if !a.gate.enter() {
+	ctx, leave, ok := a.gate.enter(ctx)
+	if !ok {
 		return nil, draining()
 	}
-	defer a.gate.leave()
+	defer leave()
 	ctx, err := a.admit(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
@@ -37,11 +39,12 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if open(info.FullMethod) {
 		return next(srv, ss)
 	}
-	if !a.gate.enter() {
+	ctx, leave, ok := a.gate.enter(ss.Context())
+	if !ok {
 		return draining()
 	}
-	defer a.gate.leave()
-	ctx, err := a.admit(ss.Context(), info.FullMethod)
+	defer leave()
+	ctx, err := a.admit(ctx, info.FullMethod)
 	if err != nil {
 		return err
 	}
@@ -57,7 +60,7 @@ type admitted struct {
 func (s *admitted) Context() context.Context { return s.ctx }
 
 func (a *access) admit(ctx context.Context, method string) (context.Context, error) {
-	id, err := a.identities.who(ctx)
+	id, err := a.identities.Load().who(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -19,11 +19,12 @@ import (
 // CallService makes outbound calls for its callers.
 type CallService struct {
 	pb.UnimplementedCallServiceServer
-	cfg   CallConfig
-	table atomic.Pointer[policy.Table]
+	cfg      CallConfig
+	table    atomic.Pointer[policy.Table]
+	capacity *capacity
 }
 
-// CallConfig is what a CallService stands on; everything but AccessLog is required.
+// CallConfig is what a CallService stands on; everything but AccessLog and Limits is required.
 type CallConfig struct {
 	Engine   *engine.Engine
 	Observer *tracing.Observer
@@ -33,14 +34,19 @@ type CallConfig struct {
 	Log *slog.Logger
 	// AccessLog writes a line for every finished call.
 	AccessLog bool
+	// Limits bound all calls together; the zero value has the defaults.
+	Limits Limits
 }
 
 // NewCallService makes the service, with the policies it begins with.
 func NewCallService(cfg CallConfig, t *policy.Table) *CallService {
-	s := &CallService{cfg: cfg}
+	s := &CallService{cfg: cfg, capacity: newCapacity(cfg.Limits)}
 	s.table.Store(t)
 	return s
 }
+
+// Replace puts another table in force for the calls that come from now on. Those in flight keep theirs to their end.
+func (s *CallService) Replace(t *policy.Table) { s.table.Store(t) }
 
 // Call makes one outbound HTTP call with whole bodies in memory.
 func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallResponse, error) {
@@ -54,8 +60,17 @@ func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRe
 		span.Refuse(reasonInvalidRequest)
 		return nil, err
 	}
+	taking, err := s.capacity.take(held(c, effective))
+	if err != nil {
+		span.Refuse(reasonBrokerFull)
+		return nil, err
+	}
+	defer taking.giveBack()
 	taken = true
 	final := s.cfg.Engine.Do(ctx, c, effective)
+	if final.Outcome == call.OutcomeCancelled && aborted(ctx) {
+		final.Detail = errEnded.Error() // the engine cannot tell that from a caller that went away
+	}
 	span.End(c, &final, effective.Policy)
 	s.tell(ctx, c, &final, effective.Policy, span.TraceID())
 	resp := encode(&final, c, req.GetReport())

@@ -19,15 +19,20 @@ import (
 type inFlight struct {
 	*running
 	proceed chan struct{} // closed by the test: the upstream answers
-	called  chan error    // receives the end of the call; never closed
+	called  chan ended    // receives the end of the call; never closed
 	drained chan struct{} // closed when Drain has returned
 	stop    context.CancelFunc
+}
+
+type ended struct {
+	resp *pb.CallResponse
+	err  error
 }
 
 // drainWithACall begins to drain a broker while a call is in flight.
 func drainWithACall(t *testing.T) *inFlight {
 	t.Helper()
-	f := &inFlight{proceed: make(chan struct{}), called: make(chan error, 1), drained: make(chan struct{})}
+	f := &inFlight{proceed: make(chan struct{}), called: make(chan ended, 1), drained: make(chan struct{})}
 	entered := make(chan struct{})
 	f.running = start(t, setup{sender: senderFunc(func(ctx context.Context, _ *call.Call) call.Result {
 		close(entered)
@@ -39,11 +44,8 @@ func drainWithACall(t *testing.T) *inFlight {
 		}
 	})})
 	go func() {
-		resp, err := f.calls.Call(within(t), get("http://127.0.0.1/"))
-		if err == nil && resp.GetOutcome() != pb.Outcome_OUTCOME_SUCCESS {
-			err = status.Error(codes.Unknown, resp.String())
-		}
-		f.called <- err
+		resp, err := f.calls.Call(within(t), post("http://127.0.0.1/", ""))
+		f.called <- ended{resp, err}
 	}()
 	<-entered
 	ctx, stop := context.WithCancel(within(t))
@@ -100,19 +102,52 @@ func TestDrainLetsCallsFinishAndRefusesNewOnes(t *testing.T) {
 	default:
 	}
 	close(f.proceed)
-	if err := over(t, "the call", f.called); err != nil {
-		t.Errorf("the call in flight: %v", err)
+	if got := over(t, "the call", f.called); got.err != nil || got.resp.GetOutcome() != pb.Outcome_OUTCOME_SUCCESS {
+		t.Errorf("the call in flight: %v", got)
 	}
 	over(t, "the drain", f.drained)
 }
 
-func TestDrainStopsAtOnceWhenItsTimeIsUp(t *testing.T) {
+// Told to end at once, the broker still owes every caller the truth: what was sent has an unknown effect.
+func TestDrainThatIsCutShortStillAnswers(t *testing.T) {
 	f := drainWithACall(t)
 	f.stop()
-	over(t, "the drain", f.drained)
-	if err := over(t, "the call", f.called); err == nil || unsent(err) != "" {
-		t.Errorf("the call in flight: %v; it may have been sent", err)
+	got := over(t, "the call", f.called)
+	if got.err != nil || got.resp.GetOutcome() != pb.Outcome_OUTCOME_CANCELLED || got.resp.GetEffect() != pb.Effect_EFFECT_UNKNOWN ||
+		got.resp.GetNext() != pb.NextStep_NEXT_STEP_RECONCILE || got.resp.GetDetail() != "the broker was ended before the call was over" {
+		t.Errorf("the call in flight: %v", got)
 	}
+	over(t, "the drain", f.drained)
+}
+
+// A call that does not hear is cut after a second; its caller learns that nothing is known.
+func TestCallThatDoesNotEndIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		entered, proceed := make(chan struct{}), make(chan struct{})
+		r := start(t, setup{memory: true, sender: senderFunc(func(context.Context, *call.Call) call.Result {
+			close(entered)
+			<-proceed
+			return answered(200)
+		})})
+		called := make(chan error, 1)
+		go func() {
+			_, err := r.calls.Call(t.Context(), get("http://127.0.0.1/"))
+			called <- err
+		}()
+		<-entered
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		begin, drained := time.Now(), make(chan struct{})
+		go func() {
+			defer close(drained)
+			r.server.Drain(ctx)
+		}()
+		if err := <-called; status.Code(err) != codes.Unavailable || unsent(err) != "" || time.Since(begin) != lastWords {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		close(proceed)
+		<-drained
+	})
 }
 
 // A load balancer that watches the health of the broker never hangs up by itself.

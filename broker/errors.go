@@ -20,6 +20,7 @@ const (
 	reasonInvalidRequest  = "INVALID_REQUEST"
 	reasonUnauthenticated = "UNAUTHENTICATED"
 	reasonRoleRequired    = "ROLE_REQUIRED"
+	reasonBrokerFull      = "BROKER_FULL"
 	reasonDraining        = "DRAINING"
 	reasonNotBuilt        = "NOT_BUILT"
 	reasonInternal        = "INTERNAL"

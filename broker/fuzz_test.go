@@ -78,3 +78,36 @@ func checkSendable(t *testing.T, c *call.Call) {
 		t.Errorf("beyond a limit: %+v", c)
 	}
 }
+
+// FuzzTokens: whatever the bytes, there are identities that may be told apart or an error of the file's name, and no panic.
+func FuzzTokens(f *testing.F) {
+	entry := "- {identity: ops, sha256: " + hashOf("one") + ", roles: [caller, viewer]}\n"
+	f.Add([]byte("tokens:\n" + entry))
+	f.Add([]byte("tokens:\n" + entry + entry))
+	f.Add([]byte("tokens: []\n---\ntokens: []"))
+	f.Add([]byte("tokens: [{identity: 'a b', sha256: 00, roles: [root]}, null, 1]"))
+	f.Add([]byte("a: &a [*a]\ntokens: *a"))
+	f.Add([]byte("tokens:\n- &t {identity: x, sha256: !!binary aGk=, roles: [operator]}\n- <<: *t\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		ids, err := parseTokens("the file", content)
+		if err != nil {
+			if ids != nil || !strings.HasPrefix(err.Error(), "tokens: the file: ") {
+				t.Fatalf("%v beside %q", ids, err)
+			}
+			return
+		}
+		if len(ids.tokens) == 0 {
+			t.Fatal("nobody could call")
+		}
+		for _, id := range ids.tokens {
+			if !validOperationID(id.name) || len(id.roles) == 0 {
+				t.Fatalf("identity %+v", id)
+			}
+			for _, r := range id.roles {
+				if r != RoleCaller && r != RoleViewer && r != RoleOperator {
+					t.Fatalf("role %q of %s", r, id.name)
+				}
+			}
+		}
+	})
+}

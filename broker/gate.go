@@ -1,34 +1,60 @@
 package broker
 
-import "sync"
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+)
 
-// gate counts the RPCs in flight and, once it is shut, tells when the last one has left.
+// errEnded is the cause of a context that [gate.abort] cancelled.
+var errEnded = errors.New("the broker was ended before the call was over")
+
+// gate knows the RPCs in flight. Once it is shut it tells when the last one has left, and can send away those that are inside.
 type gate struct {
 	left chan struct{} // closed when the gate is shut and nobody is inside
 
 	mu     sync.Mutex // protects the fields below
 	shut   bool
-	inside int
+	inside map[uint64]context.CancelCauseFunc // by the number of the RPC
+	number uint64
 }
 
-func newGate() *gate { return &gate{left: make(chan struct{})} }
+func newGate() *gate {
+	return &gate{left: make(chan struct{}), inside: make(map[uint64]context.CancelCauseFunc)}
+}
 
-// enter reports whether the gate is open; whoever entered leaves.
-func (g *gate) enter() bool {
+// enter lets an RPC in, false when the gate is shut. It works under the context returned, and leaves once.
+func (g *gate) enter(ctx context.Context) (inside context.Context, leave func(), ok bool) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	number, ok := g.admit(cancel)
+	if !ok {
+		cancel(nil)
+		return nil, nil, false
+	}
+	return ctx, func() {
+		g.leave(number)
+		cancel(nil)
+	}, true
+}
+
+func (g *gate) admit(cancel context.CancelCauseFunc) (number uint64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
-		return false
+		return 0, false
 	}
-	g.inside++
-	return true
+	g.number++
+	g.inside[g.number] = cancel
+	return g.number, true
 }
 
-func (g *gate) leave() {
+func (g *gate) leave(number uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inside--
-	if g.shut && g.inside == 0 {
+	delete(g.inside, number)
+	if g.shut && len(g.inside) == 0 {
 		close(g.left)
 	}
 }
@@ -37,10 +63,24 @@ func (g *gate) leave() {
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.shut && g.inside == 0 {
+	if !g.shut && len(g.inside) == 0 {
 		close(g.left)
 	}
 	g.shut = true
+}
+
+// abort shuts the gate and cancels those inside, who still say what they know and leave.
+func (g *gate) abort() {
+	g.close()
+	for _, cancel := range g.cancels() {
+		cancel(errEnded)
+	}
+}
+
+func (g *gate) cancels() []context.CancelCauseFunc {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Values(g.inside))
 }
 
 func (g *gate) isShut() bool {
@@ -48,3 +88,6 @@ func (g *gate) isShut() bool {
 	defer g.mu.Unlock()
 	return g.shut
 }
+
+// aborted: the RPC was sent away by [gate.abort], and not by its caller or its deadline.
+func aborted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errEnded) }

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"context"
+	"slices"
 	"sync"
 	"testing"
 
@@ -25,26 +27,33 @@ func TestGateWalk(t *testing.T) {
 			t.Fatalf("%s: shut %v, empty %v, want %v, %v", step, g.isShut(), g.empty(), shut, empty)
 		}
 	}
+	var leaves []func()
 	enter := func(want bool) {
 		t.Helper()
-		if g.enter() != want {
+		_, leave, ok := g.enter(t.Context())
+		if ok != want {
 			t.Fatalf("entered: %v", !want)
 		}
+		leaves = append(leaves, leave)
+	}
+	leave := func() {
+		leaves[0]()
+		leaves = leaves[1:]
 	}
 	expect("new", false, false)
 	enter(true)
-	g.leave()
+	leave()
 	expect("open and empty is not the end", false, false)
 	enter(true)
 	enter(true)
 	g.close()
 	expect("shut with two inside", true, false)
 	enter(false)
-	g.leave()
+	leave()
 	expect("shut with one inside", true, false)
 	g.close()
 	expect("shut again", true, false)
-	g.leave()
+	leave()
 	expect("the last one left", true, true)
 	enter(false)
 	g.close()
@@ -59,30 +68,47 @@ func TestGateWalk(t *testing.T) {
 
 func TestGateAgreesWithItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g, inside, shut := newGate(), 0, false
+		g, shut := newGate(), false
+		type rpc struct {
+			ctx   context.Context //nolint:containedctx // it is what the gate gave
+			leave func()
+		}
+		var inside []rpc
+		sentAway := false
 		t.Repeat(map[string]func(*rapid.T){
 			"enter": func(t *rapid.T) {
-				if g.enter() == shut {
+				ctx, leave, ok := g.enter(t.Context())
+				if ok == shut {
 					t.Fatalf("entered although shut, or not although open (shut %v)", shut)
 				}
-				if !shut {
-					inside++
+				if ok {
+					inside = append(inside, rpc{ctx, leave})
 				}
 			},
 			"leave": func(t *rapid.T) {
-				if inside == 0 {
+				if len(inside) == 0 {
 					t.Skip("nobody is inside")
 				}
-				inside--
-				g.leave()
+				i := rapid.IntRange(0, len(inside)-1).Draw(t, "who")
+				inside[i].leave()
+				inside = slices.Delete(inside, i, i+1)
+			},
+			"abort": func(*rapid.T) {
+				shut, sentAway = true, true
+				g.abort()
 			},
 			"close": func(*rapid.T) {
 				shut = true
 				g.close()
 			},
 			"": func(t *rapid.T) {
-				if g.isShut() != shut || g.empty() != (shut && inside == 0) {
-					t.Fatalf("shut %v, empty %v; the model says %v with %d inside", g.isShut(), g.empty(), shut, inside)
+				if g.isShut() != shut || g.empty() != (shut && len(inside) == 0) {
+					t.Fatalf("shut %v, empty %v; the model says %v with %d inside", g.isShut(), g.empty(), shut, len(inside))
+				}
+				for _, r := range inside {
+					if (r.ctx.Err() != nil) != sentAway || aborted(r.ctx) != sentAway {
+						t.Fatalf("context %v, cause %v; sent away: %v", r.ctx.Err(), context.Cause(r.ctx), sentAway)
+					}
 				}
 			},
 		})
@@ -96,7 +122,8 @@ func TestGateWaitsForEveryoneInARace(t *testing.T) {
 	for range 64 {
 		inside.Go(func() {
 			for range 50 {
-				if !g.enter() {
+				_, leave, ok := g.enter(t.Context())
+				if !ok {
 					return
 				}
 				mu.Lock()
@@ -105,7 +132,7 @@ func TestGateWaitsForEveryoneInARace(t *testing.T) {
 				mu.Lock()
 				within--
 				mu.Unlock()
-				g.leave()
+				leave()
 			}
 		})
 	}

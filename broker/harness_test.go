@@ -32,19 +32,25 @@ type setup struct {
 	identities *Identities
 	memory     bool // no port but an in-memory connection, for bubbles
 	noTable    bool // a broken invariant: every call panics before it is taken
+	limits     Limits
+	listener   net.Listener // nil: a port of loopback; else there is no client
 }
 
 // running is a broker on a real port of loopback, with a client.
 type running struct {
-	server *Server
-	conn   *grpc.ClientConn
-	calls  pb.CallServiceClient
-	log    *logBuffer
+	server  *Server
+	service *CallService
+	conn    *grpc.ClientConn
+	calls   pb.CallServiceClient
+	log     *logBuffer
 }
 
 func start(t testing.TB, s setup) *running {
 	t.Helper()
-	l, dialer := listen(t, s.memory)
+	l, dialer := s.listener, func(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed }
+	if l == nil {
+		l, dialer = listen(t, s.memory)
+	}
 	g := guard.New(guard.Config{Dev: true})
 	if s.sender == nil {
 		transport := egress.New(egress.Config{Guard: g, UserAgent: "sallyport/test"})
@@ -57,10 +63,10 @@ func start(t testing.TB, s setup) *running {
 	}
 	r := &running{log: &logBuffer{}}
 	observer := &tracing.Observer{}
-	service := NewCallService(CallConfig{
-		Engine: engine.New(s.sender, observer, g), Observer: observer, BrokerID: "broker-under-test@1", Log: newLog(r.log),
+	r.service = NewCallService(CallConfig{
+		Engine: engine.New(s.sender, observer, g), Observer: observer, BrokerID: "broker-under-test@1", Log: newLog(r.log), Limits: s.limits,
 	}, table)
-	r.server = NewServer(service, s.identities, nil, newLog(r.log))
+	r.server = NewServer(r.service, s.identities, nil, newLog(r.log))
 	served := make(chan error, 1) // receives one value, never closed
 	go func() { served <- r.server.Serve(l) }()
 	t.Cleanup(func() {

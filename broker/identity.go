@@ -61,6 +61,11 @@ func LoadTokens(path string) (*Identities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokens: %w", err)
 	}
+	return parseTokens(path, content)
+}
+
+// parseTokens reads the text of a token file; path stands in its errors.
+func parseTokens(path string, content []byte) (*Identities, error) {
 	var file tokenFile
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	dec.KnownFields(true)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"buf.build/go/protovalidate"
@@ -20,17 +21,18 @@ import (
 // LoadPolicyFile reads policies in YAML or in the JSON form of protobuf, field names in snake_case or camelCase. The rules have
 // revision 1 and come from the start-up file.
 //
-// The error has one line for each thing that is wrong, "FILE:LINE:COLUMN: policies[0].retry.backoff.base: cause and fix".
-func LoadPolicyFile(path string) ([]policy.Rule, error) {
+// The error has one line for each thing that is wrong, "FILE:LINE:COLUMN: policies[0].retry.backoff.base: cause and fix". Further
+// checks add what the rules alone do not tell.
+func LoadPolicyFile(path string, checks ...func([]policy.Rule) []policy.Problem) ([]policy.Rule, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}
-	return parsePolicies(path, data)
+	return parsePolicies(path, data, checks...)
 }
 
 // parsePolicies reads the text of a policy file; name stands in its errors.
-func parsePolicies(name string, data []byte) ([]policy.Rule, error) {
+func parsePolicies(name string, data []byte, checks ...func([]policy.Rule) []policy.Problem) ([]policy.Rule, error) {
 	if json.Valid(data) {
 		// YAML knows no tab between tokens. In JSON a tab is never part of a value (RFC 8259 §7), and a blank keeps the columns.
 		data = bytes.ReplaceAll(data, []byte{'\t'}, []byte{' '})
@@ -41,11 +43,7 @@ func parsePolicies(name string, data []byte) ([]policy.Rule, error) {
 	}
 	file := new(sallyportv1.PolicyFile)
 	found := newFindings(name, root, file.ProtoReflect().Descriptor())
-	// The decoder quotes the line of an error and takes a line for what ends in LF. YAML ends lines in CR and others too and may
-	// place an absent value behind the last one: without the lines it counts on, the decoder panics.
-	missing := lastLine(root) - 1 - bytes.Count(data, []byte{'\n'})
-	data = append(data, bytes.Repeat([]byte{'\n'}, max(missing, 0))...)
-	found.addDecoding(protoyaml.Unmarshal(data, file))
+	found.addDecoding(protoyaml.Unmarshal(withLines(data, lastLine(root)), file))
 	found.addViolations(protovalidate.Validate(file), file.ProtoReflect().Descriptor())
 
 	rules := make([]policy.Rule, len(file.GetPolicies()))
@@ -53,8 +51,10 @@ func parsePolicies(name string, data []byte) ([]policy.Rule, error) {
 		rules[i] = policyRule(p)
 		rules[i].Revision, rules[i].File = 1, true
 	}
-	for _, p := range policy.Check(rules) {
-		found.add(fmt.Sprintf("policies[%d].%s", p.Rule, p.Path), p.Text)
+	for _, check := range append(checks, policy.Check) {
+		for _, p := range check(rules) {
+			found.add(fmt.Sprintf("policies[%d].%s", p.Rule, p.Path), p.Text)
+		}
 	}
 	if err := found.err(); err != nil {
 		return nil, err
@@ -88,6 +88,17 @@ func singleDocument(data []byte) (*yaml.Node, error) {
 		return nil, fmt.Errorf(`%d:%d: write "policies:" and a list of policies below it`, root.Line, root.Column)
 	}
 	return root, nil
+}
+
+// withLines gives the text as many lines as its tree speaks of. The decoder quotes the line of an error and takes a line for what
+// ends in LF. YAML ends lines in CR and others too, and places an absent value behind the last one: without the lines it counts on,
+// the decoder panics. The document is ended first (YAML 1.2 §9.1.2), or the absent value would move behind the new lines as well.
+func withLines(data []byte, last int) []byte {
+	missing := last - 1 - bytes.Count(data, []byte{'\n'})
+	if missing <= 0 {
+		return data
+	}
+	return slices.Concat(data, []byte("\n...\n"), bytes.Repeat([]byte{'\n'}, missing))
 }
 
 // lastLine is the greatest line number in a tree.

@@ -117,7 +117,7 @@ func (f *findings) add(path, text string) {
 			return
 		}
 	}
-	f.list = append(f.list, finding{f.nearest(path), path, strings.ReplaceAll(text, "\n", " ")})
+	f.list = append(f.list, finding{f.nearest(path), path, text})
 }
 
 // nearest is the place of a field, or of what it would stand in when it is missing.
@@ -194,7 +194,8 @@ func violationPath(v *protovalidate.Violation, message protoreflect.MessageDescr
 	return path
 }
 
-// err is one line for each finding, in the order of the text; nil without any.
+// err is one line for each finding, in the order of the text; nil without any. Names and values of the file may stand in it, and a
+// quoted one of them may hold line ends.
 func (f *findings) err() error {
 	slices.SortStableFunc(f.list, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column))
@@ -205,10 +206,13 @@ func (f *findings) err() error {
 		if subject != "" {
 			subject += ": "
 		}
-		lines[i] = fmt.Errorf("%s:%d:%d: %s%s", f.file, x.at.line, x.at.column, subject, x.text)
+		lines[i] = fmt.Errorf("%s:%d:%d: %s", f.file, x.at.line, x.at.column, oneLine.Replace(subject+x.text))
 	}
 	return errors.Join(lines...)
 }
+
+// oneLine keeps a text on its line, also on a terminal.
+var oneLine = strings.NewReplacer("\n", " ", "\r", " ")
 
 func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 

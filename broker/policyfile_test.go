@@ -221,6 +221,9 @@ func FuzzPolicyFile(f *testing.F) {
 	f.Add([]byte("policies:\n- &a {name: policies/x}\n- *a\n"))
 	f.Add([]byte(`{"policies":[{"name":"policies/x","headers":{"set":{"X-A":"b"}},"budget":{"window":{}}}]}`))
 	f.Add([]byte("policies: [[], 1, null, {hedge: {delay: 1s, percentile: 2}}]\n? [a]\n: b"))
+	f.Add([]byte("x: [[],\r1]\n? 1")) // an absent value behind the last line, where CR ends lines too
+	f.Add([]byte("? 0\n\n 0"))        // a name of two lines
+	f.Add([]byte("\r\r\rx: |+\n  y\n? "))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rules, err := parsePolicies("f", data)
 		if err != nil {

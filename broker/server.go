@@ -28,11 +28,20 @@ const (
 	handshakeTimeout = 10 * time.Second
 	maxConnIdle      = 15 * time.Minute
 	maxConnAge       = 30 * time.Minute
-	maxConnAgeGrace  = time.Minute
-	pingEvery        = 30 * time.Second
-	pingTimeout      = 10 * time.Second
-	minClientPing    = 10 * time.Second
-	lastReplies      = 5 * time.Second
+	// maxConnAgeGrace is how long a connection past its age stays for the calls on it. It is far above deadline.max_timeout
+	// (60 s unless a policy says more), since the age of a connection is no reason to cut a call; what watches without end (health,
+	// reflection) meets it.
+	maxConnAgeGrace = time.Hour
+	streamWindow    = 64 << 10
+	connWindow      = 1 << 20
+	pingEvery       = 30 * time.Second
+	pingTimeout     = 10 * time.Second
+	minClientPing   = 10 * time.Second
+	lastReplies     = 5 * time.Second
+	// lastWords is how long calls that were told to end at once have to say what they know, lastFlush how long those words have to
+	// leave.
+	lastWords = time.Second
+	lastFlush = 500 * time.Millisecond
 )
 
 // Server is the gRPC server of a broker.
@@ -44,11 +53,13 @@ type Server struct {
 
 // NewServer makes the server. tlsConfig nil means cleartext; identities nil means one caller, local.
 func NewServer(calls *CallService, identities *Identities, tlsConfig *tls.Config, log *slog.Logger) *Server {
-	s := &Server{health: health.NewServer(), access: &access{identities: identities, gate: newGate()}}
+	s := &Server{health: health.NewServer(), access: &access{gate: newGate()}}
+	s.access.identities.Store(identities)
 	handler := recovery.WithRecoveryHandlerContext(recovered(log))
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
@@ -71,10 +82,10 @@ func NewServer(calls *CallService, identities *Identities, tlsConfig *tls.Config
 	return s
 }
 
-// Serve answers on the listener until the server is drained or stopped.
+// Serve answers on the listener, within its limits of connections, until the server is drained or stopped.
 func (s *Server) Serve(l net.Listener) error {
 	// A drain that came before the first accept is an end like any other.
-	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(limitConns(l, maxConns, maxConnsPerPeer)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
@@ -83,8 +94,13 @@ func (s *Server) Serve(l net.Listener) error {
 // Draining reports whether new calls are refused.
 func (s *Server) Draining() bool { return s.access.gate.isShut() }
 
-// Drain refuses new calls with a clear word, lets those in flight finish within their deadlines, and ends the server. It ends
-// them at once when ctx does.
+// ReplaceIdentities puts other identities in force, for every RPC that comes from now on.
+func (s *Server) ReplaceIdentities(identities *Identities) { s.access.identities.Store(identities) }
+
+// Drain refuses new calls with a clear word, lets those in flight finish within their deadlines, and ends the server.
+//
+// When ctx ends it cancels the calls in flight. They are not torn down: each still answers with its typed outcome, CANCELLED, with
+// an unknown effect where something was sent. What has not answered within lastWords is cut.
 func (s *Server) Drain(ctx context.Context) {
 	s.health.Shutdown()
 	s.access.gate.close()
@@ -99,8 +115,18 @@ func (s *Server) Drain(ctx context.Context) {
 	}()
 	select {
 	case <-finished:
+		return
 	case <-ctx.Done():
-		s.grpc.Stop() // ends the calls in flight, after which both waits above return
-		<-finished
 	}
+	s.access.gate.abort()
+	patience := time.NewTimer(lastWords)
+	defer patience.Stop()
+	select {
+	case <-s.access.gate.left:
+		cut := time.AfterFunc(lastFlush, s.grpc.Stop)
+		defer cut.Stop()
+	case <-patience.C:
+		s.grpc.Stop()
+	}
+	<-finished // a handler returns soon after its context has ended
 }

@@ -19,12 +19,13 @@ import (
 const later = " †"
 
 // row is a line of a field table: | `path` † | default | meaning |.
-var row = regexp.MustCompile("(?m)^\\| `([a-z_.]+\\.[a-z_]+|credentials)`(" + later + ")? \\| ([^|]*) \\|")
+var row = regexp.MustCompile("(?m)^\\| `([a-z_.]+\\.[a-z_]+|credentials)`(" + later + ")? \\| ([^|]*) \\|(.*)\\|$")
 
 // field is what the reference says of one.
 type field struct {
-	value string
-	later bool
+	value   string
+	meaning string
+	later   bool
 }
 
 func reference(t *testing.T) map[string]field {
@@ -39,7 +40,7 @@ func reference(t *testing.T) map[string]field {
 		if _, twice := fields[m[1]]; twice {
 			t.Errorf("%s stands there twice", m[1])
 		}
-		fields[m[1]] = field{value: value, later: m[2] != ""}
+		fields[m[1]] = field{value: value, meaning: strings.TrimSpace(m[4]), later: m[2] != ""}
 	}
 	return fields
 }

@@ -1,10 +1,7 @@
 package egress
 
 import (
-	"crypto/tls"
-	"errors"
 	"net"
-	"os"
 	"time"
 
 	"github.com/sallyport/sallyport/egress/h1"
@@ -25,10 +22,10 @@ type conn struct {
 	aliveAt   time.Time // when it was last seen alive while idle
 }
 
-func newConn(key poolKey, raw *rawConn, session *tls.Conn) *conn {
+func newConn(key poolKey, raw *rawConn, session *tlsConn) *conn {
 	cn := &conn{key: key, raw: raw, top: raw}
 	if session != nil {
-		cn.top = &tlsConn{Conn: session, raw: raw}
+		cn.top = session
 	}
 	cn.http = h1.New(cn.top)
 	cn.interrupt = cn.http.Interrupt
@@ -42,23 +39,3 @@ func (cn *conn) quiet(deadline time.Time) bool {
 }
 
 func (cn *conn) close() { _ = cn.top.Close() } // the peer may be gone; there is nobody to tell
-
-// tlsConn is a TLS session whose look reads the socket without waiting. Session tickets that come late are taken in passing.
-type tlsConn struct {
-	*tls.Conn
-	raw *rawConn
-}
-
-// ReadNow reads application data that is there and never waits.
-func (c *tlsConn) ReadNow(b []byte) (int, error) {
-	c.raw.now.Store(true)
-	n, err := c.Conn.Read(b)
-	c.raw.now.Store(false)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, errNothingYet
-	}
-	return n, err
-}
-
-// Close closes the socket at once. A close_notify would be another write on a connection that may hang.
-func (c *tlsConn) Close() error { return c.raw.Close() }

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -32,7 +31,7 @@ func (t *Transport) open(ctx context.Context, key poolKey, c *call.Call, p *poli
 	if err != nil {
 		return nil, notSent(ctx, a, connectFailure(err)), false
 	}
-	var session *tls.Conn
+	var session *tlsConn
 	if c.Target.Scheme == "https" {
 		if session, err = handshake(ctx, raw, c, p, deadline); err != nil {
 			_ = raw.Close() // nothing was sent; the handshake's error is the one to tell
@@ -101,24 +100,6 @@ func dialTCP(ctx context.Context, network string, to netip.AddrPort, permit func
 		},
 	}
 	return d.DialContext(ctx, network, to.String())
-}
-
-// handshake speaks TLS as the policy says. The name checked is the URL's host, or server_name where the policy has one.
-func handshake(ctx context.Context, raw *rawConn, c *call.Call, p *policy.Effective, deadline time.Time) (*tls.Conn, error) {
-	cfg := p.Egress.TLS.Clone()
-	cfg.NextProtos = []string{"http/1.1"}
-	cfg.ServerName = c.Target.Host
-	if p.Egress.ServerName != "" {
-		cfg.ServerName = p.Egress.ServerName
-	}
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	raw.underTLS = true
-	session := tls.Client(raw, cfg)
-	if err := session.HandshakeContext(ctx); err != nil {
-		return nil, err
-	}
-	return session, nil
 }
 
 func earlier(a, b time.Time) time.Time {

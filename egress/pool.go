@@ -17,11 +17,12 @@ const (
 )
 
 // poolKey separates connections that must not be shared: another origin, other egress settings (which addresses are allowed,
-// whose certificate is shown), another generation of policies.
+// which certificate is shown), another generation of policies, and where a client certificate is shown another caller ("" elsewhere).
 type poolKey struct {
 	origin     string
 	egress     string
 	generation uint64
+	caller     string
 }
 
 // pool keeps idle connections, the youngest on top.
@@ -34,6 +35,7 @@ type pool struct {
 	mu     sync.Mutex // protects the fields below
 	idle   map[poolKey][]*conn
 	total  int
+	oldest uint64 // the generation that is still kept
 	closed bool
 }
 
@@ -94,12 +96,34 @@ func (p *pool) push(cn *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stack := p.idle[cn.key]
-	if p.closed || p.total >= idleTotal || len(stack) >= idlePerKey {
+	if p.closed || cn.key.generation < p.oldest || p.total >= idleTotal || len(stack) >= idlePerKey {
 		return false
 	}
 	p.idle[cn.key] = append(stack, cn)
 	p.total++
 	return true
+}
+
+// retire closes the idle connections of older generations, and lets none of them in again.
+func (p *pool) retire(before uint64) {
+	for _, cn := range p.takeOlderThan(before) {
+		cn.close()
+	}
+}
+
+func (p *pool) takeOlderThan(generation uint64) []*conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.oldest = max(p.oldest, generation)
+	var old []*conn
+	for key, stack := range p.idle {
+		if key.generation < p.oldest {
+			old = append(old, stack...)
+			p.total -= len(stack)
+			delete(p.idle, key)
+		}
+	}
+	return old
 }
 
 // close closes what is idle, refuses what comes later, and waits for the sweeper.
@@ -196,7 +220,7 @@ func (p *pool) takeOlder(key poolKey, than time.Time) []*conn {
 func (p *pool) putBack(key poolKey, cns []*conn) []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || key.generation < p.oldest {
 		return cns
 	}
 	room := max(0, min(idlePerKey-len(p.idle[key]), idleTotal-p.total))

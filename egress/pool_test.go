@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/netip"
 	"testing"
@@ -116,6 +118,59 @@ func TestConnectionsAreSharedOnlyWithinOriginSettingsAndGeneration(t *testing.T)
 		send(url, func(p *policy.Effective) { p.Generation++ })
 		if n.made != 4 {
 			t.Errorf("%d connections, want 4", n.made)
+		}
+	})
+}
+
+func TestRetiredGenerationIsClosedAtOnceAndNotKeptAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proceed, closed := make(chan struct{}), make(chan struct{}, 3)
+		n := &pipes{serve: func(c net.Conn) {
+			r := bufio.NewReader(c)
+			for {
+				req, _, err := request(r)
+				if err != nil {
+					closed <- struct{}{}
+					return
+				}
+				if req.URL.Path == "/slow" {
+					<-proceed
+				}
+				_, _ = io.WriteString(c, okAnswer)
+			}
+		}}
+		tr := New(Config{Guard: guard.New(guard.Config{}), UserAgent: "sallyport/test", Dial: n.dial})
+		defer tr.Close()
+		send := func(generation uint64, path string) call.Result {
+			p := loopback(t)
+			p.Generation = generation
+			return tr.Send(t.Context(), newCall(t, "GET", "http://127.0.0.1:8080"+path, ""), p, attempt())
+		}
+		slow := make(chan call.Result)
+		go func() { slow <- send(1, "/slow") }()
+		synctest.Wait()
+		send(1, "/")
+		send(2, "/")
+		if got := idle(tr.pool); got != 2 {
+			t.Fatalf("%d idle connections, want 2", got)
+		}
+		begin := time.Now() // in the end the sweeper would close them too
+		tr.Retire(2)
+		<-closed
+		if got := idle(tr.pool); got != 1 {
+			t.Errorf("%d idle connections after the old generation was retired, want 1", got)
+		}
+		close(proceed)
+		want(t, <-slow, call.EvidenceAnswered, call.FailureNone)
+		<-closed // the connection that was in use
+		if !send(2, "/").Reused {
+			t.Error("a connection of the generation in force was closed")
+		}
+		tr.Retire(1) // an older word changes nothing
+		want(t, send(1, "/"), call.EvidenceAnswered, call.FailureNone)
+		<-closed // a call of the old generation goes on, on connections of its own
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("the connections were closed in the course of %v, want at once", took)
 		}
 	})
 }

@@ -22,6 +22,7 @@ type rawConn struct {
 	err     error
 
 	underTLS bool
+	settling bool        // wait for the first bytes only
 	now      atomic.Bool // reads do not wait
 }
 
@@ -69,6 +70,9 @@ func (r *rawConn) Read(b []byte) (int, error) {
 		read = r.ReadNow
 	}
 	n, err := read(b)
+	if n > 0 && r.settling {
+		r.now.Store(true)
+	}
 	if err == io.EOF && r.underTLS { //nolint:errorlint // io.Reader's own, never wrapped
 		return n, errTruncated
 	}

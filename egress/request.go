@@ -38,7 +38,7 @@ func (t *Transport) writeHead(cn *conn, c *call.Call, p *policy.Effective, a *ca
 	if !userAgent {
 		h.Field("User-Agent", t.userAgent)
 	}
-	t.secrets.Authorize(p, c.Target.Host, h.Field)
+	authorize(p, c.Target.Host, h.Field)
 	if own.keyed {
 		h.Field(p.Idempotency.Header, c.OperationID)
 	}

@@ -120,11 +120,11 @@ func secrets(t *testing.T, name, content string) *Secrets {
 }
 
 func TestCredentialIsAddedForItsHostsOnlyAndWinsOverTheCaller(t *testing.T) {
-	tr := newTransport(t, func(c *Config) { c.Secrets = secrets(t, "api", "s3cr3t\n") })
+	tr, held := newTransport(t, nil), secrets(t, "api", "s3cr3t\n")
 	for hosts, want := range map[string]string{"127.0.0.1": "Authorization: Bearer s3cr3t", "other.example.com": "Authorization: mine"} {
 		c, p := newCall(t, "GET", "http://127.0.0.1:80/", ""), loopback(t)
 		c.Headers = []call.Header{{Name: "Authorization", Value: "mine"}}
-		p.Headers.Set = nil
+		p.Headers.Set, p.Secrets = nil, held
 		p.Credentials = []policy.Credential{{Header: "Authorization", Prefix: "Bearer ", Secret: "api", Hosts: []string{hosts}}}
 		head := received(t, tr, c, p, attempt())
 		if !has(head, want) || strings.Count(strings.Join(head, "\n"), "Authorization") != 1 {
@@ -134,20 +134,20 @@ func TestCredentialIsAddedForItsHostsOnlyAndWinsOverTheCaller(t *testing.T) {
 }
 
 func TestCredentialIsNotSentInClearOverANetwork(t *testing.T) {
-	tr := newTransport(t, func(c *Config) { c.Secrets = secrets(t, "api", "s3cr3t") })
 	p := loopback(t)
+	p.Secrets = secrets(t, "api", "s3cr3t")
 	p.Credentials = []policy.Credential{{Header: "Authorization", Secret: "api", Hosts: []string{"api.example.com"}}}
 	far := &conn{raw: newRawConn(farConn{})}
 	c := newCall(t, "GET", "http://api.example.com/", "")
-	if r := tr.withheld(c, p, far); r == nil || r.Failure != call.FailureDenied || r.Evidence != call.EvidenceNotSent {
+	if r := withheld(c, p, far); r == nil || r.Failure != call.FailureDenied || r.Evidence != call.EvidenceNotSent {
 		t.Errorf("%v", r)
 	}
 	c.Target.Scheme = "https"
-	if r := tr.withheld(c, p, far); r != nil {
+	if r := withheld(c, p, far); r != nil {
 		t.Errorf("https: %v", r)
 	}
 	c = newCall(t, "GET", "http://free.example.com/", "")
-	if r := tr.withheld(c, p, far); r != nil {
+	if r := withheld(c, p, far); r != nil {
 		t.Errorf("a host without a credential: %v", r)
 	}
 }
@@ -157,32 +157,6 @@ type farConn struct{ net.Conn }
 
 func (farConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:80"))
-}
-
-func TestSecretsAreChecked(t *testing.T) {
-	s := secrets(t, "api", "one\ntwo")
-	for name, secret := range map[string]string{"no such file": "other", "a line break": "api"} {
-		err := s.Check(&policy.Credential{Header: "X-Key", Secret: secret})
-		if err == nil || strings.Contains(err.Error(), "two") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := secrets(t, "api", "fine\r\n").Check(&policy.Credential{Header: "X-Key", Secret: "api"}); err != nil {
-		t.Error(err)
-	}
-	if _, err := LoadSecrets(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a directory that is not there was read")
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, secretMax+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := LoadSecrets(dir); err == nil {
-		t.Error("a secret over the limit was read")
-	}
-	if err := os.Mkdir(filepath.Join(t.TempDir(), "..data"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestAnswersLoseWhatSpeaksOfTheConnection(t *testing.T) {

@@ -70,6 +70,10 @@ func (t *Transport) failed(ctx context.Context, cn *conn, a *call.Attempt, err e
 		r.Status = cn.answer.Status
 	}
 	r.Failure, r.Detail = exchangeFailure(err)
+	if word, ok := alert(err); ok && !cn.served && !cn.answer.Begun {
+		// In TLS 1.3 this may be a handshake that the server broke off. Nothing proves that, and the request was written.
+		r.Failure, r.Detail = call.FailureTLS, "the server ended the TLS session before it answered: "+word
+	}
 	return timed(ctx, a, r)
 }
 
@@ -104,7 +108,7 @@ func timed(ctx context.Context, a *call.Attempt, r call.Result) call.Result {
 	case late:
 		r.TimedOut = r.Failure != call.FailureProtocol && r.Failure != call.FailureResponseTooLarge && r.Failure != call.FailureDenied && !r.Terminal
 	case ctx.Err() != nil:
-		r.Failure, r.Detail, r.Terminal = call.FailureCancelled, "the caller went away during the attempt", false
+		r.Failure, r.Detail, r.Terminal = call.FailureCancelled, "the call was cancelled during the attempt", false
 	}
 	return r
 }
@@ -155,6 +159,10 @@ func tlsFailure(err error) call.Result {
 		r.Terminal, r.Detail = true, "the server's certificate was refused: "+certificate.Err.Error()
 	case isTimeout(err):
 		r.Detail = "the TLS handshake did not end in time"
+	default:
+		if word, ok := alert(err); ok {
+			r.Detail = "the server refused the TLS handshake: " + word
+		}
 	}
 	return r
 }

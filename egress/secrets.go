@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -12,12 +14,23 @@ import (
 	"github.com/sallyport/sallyport/policy"
 )
 
-// secretMax bounds the size of a secret's file.
-const secretMax = 8 << 10
+const (
+	// secretMax bounds the size of a secret's file, pemMax that of a certificate chain or key.
+	secretMax = 8 << 10
+	pemMax    = 64 << 10
+)
 
-// Secrets are the values that policies' credentials refer to by name. They are held in memory only and never printed.
+// Secrets are what policies refer to by name ([policy.Secrets]). They are held in memory only and never printed. The zero value
+// has none.
 type Secrets struct {
 	values map[string]string
+	pairs  map[string]pair
+}
+
+// pair is a client certificate, or what keeps it from being one. That matters only where a policy refers to it.
+type pair struct {
+	certificate *tls.Certificate
+	err         error
 }
 
 // LoadSecrets reads every regular file of the directory: its name is the secret's name, its content, without a line end at the
@@ -38,8 +51,12 @@ func LoadSecrets(dir string) (*Secrets, error) {
 		if !info.Mode().IsRegular() {
 			continue
 		}
-		if info.Size() > secretMax {
-			return nil, fmt.Errorf("secrets: %s has %d bytes, more than the %d a secret may have", path, info.Size(), secretMax)
+		limit := int64(secretMax)
+		if ext := filepath.Ext(e.Name()); ext == ".crt" || ext == ".key" {
+			limit = pemMax
+		}
+		if info.Size() > limit {
+			return nil, fmt.Errorf("secrets: %s has %d bytes, more than the %d it may have", path, info.Size(), limit)
 		}
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -47,54 +64,88 @@ func LoadSecrets(dir string) (*Secrets, error) {
 		}
 		s.values[e.Name()] = strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
 	}
+	s.readPairs()
 	return s, nil
 }
 
-// Check reports what keeps a credential from being used; nil when nothing does.
-func (s *Secrets) Check(c *policy.Credential) error {
-	value, ok := s.value(c.Secret)
-	switch {
-	case !ok:
-		return fmt.Errorf("secret %q is no file in the directory given with --secrets", c.Secret)
-	case !call.ValidFieldValue(c.Prefix + value):
-		return fmt.Errorf("secret %q cannot stand in a header field: it has a control character or a line break within", c.Secret)
+// readPairs finds the client certificates: a NAME.crt and a NAME.key.
+func (s *Secrets) readPairs() {
+	s.pairs = make(map[string]pair)
+	for file, chain := range s.values {
+		name, ok := strings.CutSuffix(file, ".crt")
+		if !ok {
+			continue
+		}
+		key, ok := s.values[name+".key"]
+		if !ok {
+			continue
+		}
+		p := pair{certificate: new(tls.Certificate)}
+		if *p.certificate, p.err = tls.X509KeyPair([]byte(chain), []byte(key)); p.err != nil {
+			p = pair{err: fmt.Errorf("client certificate %q: %s.crt and %s.key are no pair: %w", name, name, name, p.err)}
+		}
+		s.pairs[name] = p
 	}
-	return nil
 }
 
-func (s *Secrets) value(name string) (string, bool) {
-	if s == nil {
-		return "", false
-	}
+// Value is the secret of that name; false when there is none.
+func (s *Secrets) Value(name string) (string, bool) {
 	v, ok := s.values[name]
 	return v, ok
 }
 
-// Authorize gives the fields that the broker adds to an attempt for that host; callers never hold them.
-func (s *Secrets) Authorize(p *policy.Effective, host string, add func(name, value string)) {
+// ClientCertificate is the pair NAME.crt and NAME.key. The error says what keeps it from being used.
+func (s *Secrets) ClientCertificate(name string) (*tls.Certificate, error) {
+	p, ok := s.pairs[name]
+	if !ok {
+		return nil, fmt.Errorf("client certificate %q: %s.crt and %s.key are not both in the directory given with --secrets", name, name, name)
+	}
+	return p.certificate, p.err
+}
+
+// Equal reports whether both hold the same, so that nothing has to change.
+func (s *Secrets) Equal(other *Secrets) bool { return maps.Equal(s.values, other.values) }
+
+// authorize adds the fields of the policy's credentials for that host; callers never hold them. [withheld] has seen that
+// each of them is there.
+func authorize(p *policy.Effective, host string, add func(name, value string)) {
 	for i := range p.Credentials {
 		c := &p.Credentials[i]
-		if value, ok := s.value(c.Secret); ok && c.Covers(host) {
+		if !c.Covers(host) {
+			continue
+		}
+		if value, ok := secret(p, c.Secret); ok {
 			add(c.Header, c.Prefix+value)
 		}
 	}
 }
 
-// withheld refuses to send a credential in clear over a network: plain http is for loopback only. Nil when there is nothing to
-// refuse.
-func (t *Transport) withheld(c *call.Call, p *policy.Effective, cn *conn) *call.Result {
-	if len(p.Credentials) == 0 || c.Target.Scheme == "https" || onLoopback(cn.raw.RemoteAddr()) {
-		return nil
+func secret(p *policy.Effective, name string) (string, bool) {
+	if p.Secrets == nil {
+		return "", false
 	}
+	return p.Secrets.Value(name)
+}
+
+// withheld refuses to send a credential in clear over a network (plain http is for loopback only), and to send a request without
+// the credential it should bear. Nil when there is nothing to refuse.
+func withheld(c *call.Call, p *policy.Effective, cn *conn) *call.Result {
 	for i := range p.Credentials {
-		if p.Credentials[i].Covers(c.Target.Host) {
-			return &call.Result{
-				Evidence: call.EvidenceNotSent, Failure: call.FailureDenied,
-				Detail: "a credential of the policy is not sent over plain http; use https",
-			}
+		if !p.Credentials[i].Covers(c.Target.Host) {
+			continue
+		}
+		if c.Target.Scheme != "https" && !onLoopback(cn.raw.RemoteAddr()) {
+			return refusedCredential("a credential of the policy is not sent over plain http; use https")
+		}
+		if _, ok := secret(p, p.Credentials[i].Secret); !ok {
+			return refusedCredential("a credential of the policy has no secret")
 		}
 	}
 	return nil
+}
+
+func refusedCredential(detail string) *call.Result {
+	return &call.Result{Evidence: call.EvidenceNotSent, Failure: call.FailureDenied, Detail: detail}
 }
 
 func onLoopback(addr net.Addr) bool {

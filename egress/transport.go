@@ -24,8 +24,6 @@ type DialFunc func(ctx context.Context, network string, to netip.AddrPort, permi
 type Config struct {
 	// Guard judges every address; required.
 	Guard *guard.Guard
-	// Secrets are what policies' credentials refer to; nil when there are none.
-	Secrets *Secrets
 	// UserAgent is sent when the caller has none, for example "sallyport/1.2.3"; required.
 	UserAgent string
 	// Resolver finds addresses; nil: the hosts file, then DNS, never libc or a search list.
@@ -37,7 +35,6 @@ type Config struct {
 // Transport makes attempts. It is safe for concurrent use.
 type Transport struct {
 	guard     *guard.Guard
-	secrets   *Secrets
 	userAgent string
 	names     *names
 	dial      DialFunc
@@ -54,7 +51,6 @@ func New(cfg Config) *Transport {
 	}
 	return &Transport{
 		guard:     cfg.Guard,
-		secrets:   cfg.Secrets,
 		userAgent: cfg.UserAgent,
 		names:     newNames(cfg.Resolver),
 		dial:      cfg.Dial,
@@ -65,13 +61,17 @@ func New(cfg Config) *Transport {
 // Close closes the idle connections and waits for the transport's own goroutine. Attempts in flight end by themselves.
 func (t *Transport) Close() { t.pool.close() }
 
+// Retire is told that policies of an older generation rule no new call: their idle connections are closed at once, since the new
+// ones may forbid where they lead, and none that is in use is kept.
+func (t *Transport) Retire(before uint64) { t.pool.retire(before) }
+
 // Send makes one attempt and returns by a.Deadline, or soon after ctx ends (engine.Sender).
 func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective, a call.Attempt) call.Result {
 	cn, res, ok := t.connection(ctx, c, p, &a)
 	if !ok {
 		return res
 	}
-	if d := t.withheld(c, p, cn); d != nil {
+	if d := withheld(c, p, cn); d != nil {
 		t.pool.put(cn, time.Now())
 		return *d
 	}
@@ -81,6 +81,9 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 // connection takes an idle connection that is still alive, or makes a fresh one.
 func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
 	key := poolKey{origin: c.Target.Origin, egress: p.Egress.ID, generation: p.Generation}
+	if p.Egress.ClientCertificate != "" {
+		key.caller = c.Caller // the peer may have tied more to the certificate than the request says
+	}
 	if cn := t.pool.get(key, maxIdle(c, p), a.Deadline); cn != nil {
 		return cn, call.Result{}, true
 	}

@@ -104,7 +104,6 @@ func TestNotInForceNamesWhatIsSetAndNotBuilt(t *testing.T) {
 	loud.Redirects.MaxHops = new(uint32(3))
 	loud.Attempt.Protocols = []policy.Protocol{policy.ProtocolHTTP2}
 	loud.Egress.Proxy = new("http://proxy.example.com:3128")
-	loud.Egress.TLS.ClientCertificate = new("c")
 	loud.Retry.Hold = new(true)
 	other := policy.Rule{Name: "policies/other"}
 	other.Breaker.Window, other.Breaker.MinRequests = new(time.Second), new(uint32(1))
@@ -112,7 +111,7 @@ func TestNotInForceNamesWhatIsSetAndNotBuilt(t *testing.T) {
 	other.Redirects.MaxHops = new(uint32(1))
 	want := []string{
 		"attempt.protocols PROTOCOL_HTTP_2", "retry.hold", "breaker", "deferred", "redirects",
-		"egress.tls.client_certificate", "egress.proxy",
+		"egress.proxy",
 	}
 	if got := policy.NotInForce([]policy.Rule{loud, other}); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

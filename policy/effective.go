@@ -36,6 +36,9 @@ type Effective struct {
 	HandOver    HandOver
 	Headers     Headers
 
+	// Secrets are what Credentials refer to; nil when the table has none.
+	Secrets Secrets
+
 	merged *Settings // what the blocks above were made of, for Leaves
 }
 
@@ -143,7 +146,7 @@ type Egress struct {
 	TLS *tls.Config
 	// ServerName overrides the URL's host in SNI and certificate check; "" keeps it.
 	ServerName string
-	// ClientCertificate is a reference into the secrets; "" for none.
+	// ClientCertificate is a reference into the secrets, and TLS shows what it leads to; "" for none.
 	ClientCertificate string
 	// ID is the same for equal settings of this block and differs for different ones: connections are shared within it only.
 	ID string

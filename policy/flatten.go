@@ -17,8 +17,8 @@ import (
 
 // flatten makes the flat form of merged settings. A leaf whose Go names lead to a field of Effective goes there as it is; the
 // blocks that are compiled follow by hand. A test changes every leaf in turn and looks for the difference.
-func flatten(s *Settings, leaves []leaf, allowedBy *Rule) *Effective {
-	e := &Effective{merged: s}
+func flatten(s *Settings, leaves []leaf, allowedBy *Rule, secrets Secrets) *Effective {
+	e := &Effective{merged: s, Secrets: secrets}
 	flat, sparse := reflect.ValueOf(e).Elem(), reflect.ValueOf(s).Elem()
 	for i := range leaves {
 		if l := &leaves[i]; l.flat != nil {
@@ -40,8 +40,8 @@ func flatten(s *Settings, leaves []leaf, allowedBy *Rule) *Effective {
 		AnyPort:       *s.Egress.AnyPort,
 		AllowHTTP:     *s.Egress.AllowHTTP,
 	}
-	e.Egress.ID = egressID(s, leaves, allowedBy.File)
 	e.Egress.TLS = clientTLS(&s.Egress.TLS)
+	e.Egress.ID = egressID(s, leaves, allowedBy.File, identified(e.Egress.TLS, *s.Egress.TLS.ClientCertificate, secrets))
 	e.Egress.ServerName = *s.Egress.TLS.ServerName
 	e.Egress.ClientCertificate = *s.Egress.TLS.ClientCertificate
 	e.Credentials = slices.Clone(s.Credentials)
@@ -104,9 +104,10 @@ func clientTLS(r *TLSRule) *tls.Config {
 	return c
 }
 
-// egressID tells blocks apart by all they say, so that a connection made under one is not used under another.
-func egressID(s *Settings, leaves []leaf, loopback bool) string {
-	text := fmt.Appendf(nil, "loopback %v\n", loopback)
+// egressID tells blocks apart by all they say, and by the certificate that their reference led to, so that a connection made under
+// one is not used under another.
+func egressID(s *Settings, leaves []leaf, loopback bool, certificate string) string {
+	text := fmt.Appendf(nil, "loopback %v\ncertificate %s\n", loopback, certificate)
 	for i := range leaves {
 		if v := leaves[i].in(s); strings.HasPrefix(leaves[i].path, "egress.") && isSet(v) {
 			text = fmt.Appendf(text, "%s %#v\n", leaves[i].path, reflect.Indirect(v).Interface())

@@ -95,7 +95,7 @@ func flatValues(e *policy.Effective) map[string]any {
 	out := map[string]any{}
 	v := reflect.ValueOf(e).Elem()
 	for i := range v.NumField() {
-		if f := v.Type().Field(i); f.IsExported() && !slices.Contains([]string{"Policy", "Generation", "Sources"}, f.Name) {
+		if f := v.Type().Field(i); f.IsExported() && !slices.Contains([]string{"Policy", "Generation", "Sources", "Secrets"}, f.Name) {
 			flat(out, f.Name, v.Field(i))
 		}
 	}

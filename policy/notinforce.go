@@ -11,7 +11,7 @@ import (
 func NotInForce(rules []Rule) []string {
 	unbuilt := []string{
 		"deadline.max_stream_duration", "retry.hold", "retry.hold_max", "retry.trust_goaway", "status_probe", "budget",
-		"breaker", "concurrency", "hedge", "deferred", "redirects", "egress.tls.client_certificate", "egress.proxy", "hand_over",
+		"breaker", "concurrency", "hedge", "deferred", "redirects", "egress.proxy", "hand_over",
 	}
 	var out []string
 	leaves := settingsLeaves()

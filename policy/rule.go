@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/sallyport/sallyport/backoff"
@@ -25,6 +26,9 @@ type Rule struct {
 	// Settings are what it sets.
 	Settings
 }
+
+// ID is how replies name the policy: "policies/payments@7".
+func (r *Rule) ID() string { return fmt.Sprintf("%s@%d", r.Name, r.Revision) }
 
 // Match says which calls a policy covers. An empty field covers any.
 type Match struct {

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,12 +17,16 @@ const memoLimit = 1024
 type Options struct {
 	// Generations counts the tables of the process; Compile takes the next number. Nil: the table has generation 0.
 	Generations *atomic.Uint64
+	// Secrets are what the rules refer to; a reference that leads nowhere is refused. Nil: a table to look at, whose calls would go
+	// out without credentials.
+	Secrets Secrets
 }
 
 // Table is a compiled set of rules. It never changes but for what it remembers, and is safe for concurrent use.
 type Table struct {
 	generation uint64
 	leaves     []leaf
+	secrets    Secrets
 	rules      []*Rule // those that take part in matching, in the order of lessWithin
 	fallback   []*Rule // policies/default when one is given, then the built-in one
 	index      *index
@@ -35,10 +38,14 @@ type Table struct {
 
 // Compile makes a table. The rules must not change afterwards. The error is an [*InvalidError].
 func Compile(rules []Rule, opt Options) (*Table, error) {
-	if problems := Check(rules); len(problems) > 0 {
+	problems := Check(rules)
+	if opt.Secrets != nil {
+		problems = append(problems, CheckSecrets(rules, opt.Secrets)...)
+	}
+	if len(problems) > 0 {
 		return nil, &InvalidError{Problems: problems}
 	}
-	t := &Table{leaves: settingsLeaves(), memo: map[string]*Effective{}}
+	t := &Table{leaves: settingsLeaves(), secrets: opt.Secrets, memo: map[string]*Effective{}}
 	if opt.Generations != nil {
 		t.generation = opt.Generations.Add(1)
 	}
@@ -121,8 +128,8 @@ func (t *Table) effective(ids []uint32) *Effective {
 	}
 	rules = append(rules, t.fallback...)
 	settings, sources, setBy := merge(rules, t.leaves)
-	e := flatten(settings, t.leaves, setBy["egress.allow_cidrs"])
-	e.Policy = fmt.Sprintf("%s@%d", rules[0].Name, rules[0].Revision)
+	e := flatten(settings, t.leaves, setBy["egress.allow_cidrs"], t.secrets)
+	e.Policy = rules[0].ID()
 	e.Generation = t.generation
 	e.Sources = sources
 	return e

@@ -1,11 +1,9 @@
 package tracing
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -91,17 +89,4 @@ func (c *Call) abandon() {
 // text makes a string that every exporter can encode: one attribute that is not UTF-8 would lose a whole batch.
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-}
-
-// shutdownTime bounds the last export: a collector that hangs must not hold up the end of the process.
-const shutdownTime = 3 * time.Second
-
-// Close exports what is left, for a short while.
-func (o *Observer) Close() error {
-	if o.provider == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
-	defer cancel()
-	return o.provider.Shutdown(ctx)
 }

@@ -26,6 +26,7 @@ import (
 type Observer struct {
 	tracer   trace.Tracer // nil: nothing is exported
 	provider *sdktrace.TracerProvider
+	exporter sdktrace.SpanExporter
 }
 
 // Call is the span of one call. It is used by the goroutine of the call.
@@ -46,7 +47,7 @@ func (o *Observer) Begin(ctx context.Context, traceparent, tracestate string) (c
 		c.context = placeOf(parent)
 	} else {
 		// The RPC's own context may carry a span of the administrative interceptors: the caller's is the parent, or none.
-		_, c.span = o.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), rpcName,
+		_, c.span = o.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), rpcName, //nolint:spancheck // End or Refuse ends it
 			trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(rpcAttributes()...))
 		c.context = c.span.SpanContext()
 	}
@@ -93,7 +94,7 @@ func (o *Observer) AttemptStarted(ctx context.Context, c *call.Call, a *call.Att
 	if !ok {
 		return
 	}
-	spanID := ""
+	var spanID string
 	if t.span == nil {
 		spanID = newSpanID().String()
 	} else {

@@ -19,5 +19,6 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
+	addCompletion(root)
 	return report(errOut, root.ExecuteContext(context.Background()))
 }

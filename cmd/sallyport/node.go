@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -37,14 +38,16 @@ type node struct {
 	health    *http.Server
 	serving   errgroup.Group // the two servers
 	failed    chan error     // receives at most one value from each server; never closed
-	longest   time.Duration  // no call lasts longer
+	longest   atomic.Int64   // nanoseconds; no call lasts longer
+	files     *reloader
 	log       *slog.Logger
 }
 
 // startNode reads the files, listens, and serves. Its order keeps a start that fails without a trace: files are read before
 // anything is opened, and the start is counted only once the ports are ours.
 func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error) {
-	in, err := loadInputs(ctx, s)
+	rules, tokens, pair := newSources(s)
+	in, err := loadInputs(ctx, s, log)
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -68,19 +71,24 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(grpcListener, httpListener), Local: machine, Dev: s.Dev})
 	n := &node{
 		grpc: grpcListener.Addr(), http: httpListener.Addr(), observer: in.observer,
-		transport: egress.New(egress.Config{Guard: g, Secrets: in.secrets, UserAgent: "sallyport/" + programVersion()}),
+		transport: egress.New(egress.Config{Guard: g, UserAgent: "sallyport/" + programVersion()}),
 		failed:    make(chan error, 2),
-		longest:   longestCall(in.rules),
+		files:     newReloader(rules, tokens, pair),
 		log:       log,
 	}
+	n.longest.Store(int64(longestCall(in.rules.rules)))
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: engine.New(n.transport, n.observer, g), Observer: n.observer,
-		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog,
+		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
 	}, in.table)
-	n.server = broker.NewServer(calls, in.identities, in.tls, log)
-	n.health = newHTTP(n.server.Draining, in.tls, log)
-	announce(s, n, in.rules, state, log)
+	n.server = broker.NewServer(calls, in.identities, in.certificate.config(), log)
+	n.health = newHTTP(n.server.Draining, in.certificate.config(), log)
+	rules.reload = func() { in.rules.reload(log, n.enforcing(calls)) }
+	tokens.reload = func() { reloadTokens(s.Tokens, n.server, log) }
+	pair.reload = func() { in.certificate.reload(log) }
+	announce(s, n, in.rules.rules, state, log)
 	n.serve(grpcListener, httpListener)
+	go n.files.run()
 	return n, nil
 }
 
@@ -113,10 +121,22 @@ func (n *node) serve(grpcListener, httpListener net.Listener) {
 	})
 }
 
+// enforcing puts a new table in force. Calls that come from now on have it; those in flight keep theirs, and no connection made under
+// it outlives them.
+func (n *node) enforcing(calls *broker.CallService) func(*policy.Table, []policy.Rule) {
+	return func(t *policy.Table, rules []policy.Rule) {
+		n.longest.Store(max(n.longest.Load(), int64(longestCall(rules)))) // of the calls in flight too
+		calls.Replace(t)
+		n.transport.Retire(t.Generation())
+		warnNotInForce(rules, n.log)
+	}
+}
+
 // stop drains and ends the node: calls in flight finish within their deadlines, or end when ctx does. It returns after every
 // goroutine of the node has ended.
 func (n *node) stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, n.longest+drainGrace)
+	n.files.close()
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(n.longest.Load())+drainGrace)
 	defer cancel()
 	n.server.Drain(ctx)
 	err := n.health.Close() // to the last moment it told that the broker drains
@@ -153,11 +173,15 @@ func announce(s *settings, n *node, rules []policy.Rule, state *brokerState, log
 	for _, p := range s.AllowSpecial {
 		log.Warn("allow-special: this range is opened although it is reserved, link-local or the like", "range", p.String())
 	}
+	warnNotInForce(rules, log)
+	log.Info("serving", "grpc", address(n.grpc), "http", address(n.http), "version", programVersion(),
+		"policies", len(rules), "broker_id", state.String())
+}
+
+func warnNotInForce(rules []policy.Rule, log *slog.Logger) {
 	if paths := policy.NotInForce(rules); len(paths) > 0 {
 		log.Warn("not in force in this version", "policy_fields", strings.Join(paths, " "))
 	}
-	log.Info("serving", "grpc", address(n.grpc), "http", address(n.http), "version", programVersion(),
-		"policies", len(rules), "broker_id", state.String())
 }
 
 // address is how a client writes it.

@@ -11,12 +11,7 @@ func newPolicy() *cobra.Command {
 		Long:  "Check policy files and see what they come to. These commands read files only; no broker is asked.",
 		Example: `  sallyport policy lint policies.yaml
   sallyport policy resolve --policies policies.yaml POST https://api.example.com/orders`,
-		RunE: action(func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q (see %s --help)", args[0], cmd.CommandPath())
-			}
-			return cmd.Help()
-		}),
+		RunE: action(groupOnly),
 	}
 	cmd.AddCommand(newLint(), newResolve())
 	return cmd

@@ -22,7 +22,11 @@ Settings come from these flags, else from SALLYPORT_* (SALLYPORT_GRPC, SALLYPORT
 
 Off loopback the broker wants TLS and tokens, or --insecure. A unix socket belongs to the user who runs the broker.
 
-SIGTERM drains: new calls are refused, those in flight finish within their deadlines. A second signal ends them at once.
+SIGTERM drains: new calls are refused, those in flight finish within their deadlines. A second signal ends them at once, and each
+still gets its answer.
+
+SIGHUP reads the files of policies, tokens, secrets and certificate again; a change of them is also noticed within two seconds. What is
+broken is refused and logged, and what was in force stays.
 
 Exit codes: 0 after a signal · 1 the broker cannot run (port in use, data directory not writable) · 2 usage, or a
 broken configuration, policy, token or secret file.`,
@@ -37,7 +41,7 @@ broken configuration, policy, token or secret file.`,
 				return usage(err)
 			}
 			signals := make(chan os.Signal, 2) // closed by nobody
-			signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+			signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 			defer signal.Stop(signals)
 			return serve(cmd.Context(), s, cmd.ErrOrStderr(), signals)
 		}),
@@ -46,30 +50,27 @@ broken configuration, policy, token or secret file.`,
 	return cmd
 }
 
-// serve runs a broker until the first signal drains it, and a second one or the end of ctx ends it.
+// serve runs a broker until the first signal drains it, and a second one or the end of ctx ends it. SIGHUP has the files read again.
 func serve(ctx context.Context, s *settings, errOut io.Writer, signals <-chan os.Signal) error {
 	log := slog.New(slog.NewTextHandler(errOut, nil))
 	n, err := startNode(ctx, s, log)
 	if err != nil {
 		return err
 	}
-	var broken error
-	select {
-	case sig := <-signals:
-		log.Info("draining; a second signal ends at once", "signal", sig.String())
-	case broken = <-n.failed:
-		log.Error("a listener failed; draining", "error", broken)
-	case <-ctx.Done():
-	}
+	broken := untilDrain(ctx, n, signals, log)
 	drain, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watching := make(chan struct{}) // closed by the goroutine below
 	go func() {
 		defer close(watching)
-		select {
-		case <-signals:
-			cancel()
-		case <-drain.Done():
+		for drain.Err() == nil {
+			select {
+			case sig := <-signals:
+				if sig != syscall.SIGHUP { // a terminal that hangs up asks for nothing
+					cancel()
+				}
+			case <-drain.Done():
+			}
 		}
 	}()
 	err = n.stop(drain)
@@ -80,4 +81,24 @@ func serve(ctx context.Context, s *settings, errOut io.Writer, signals <-chan os
 	}
 	log.Info("stopped")
 	return err
+}
+
+// untilDrain returns when it is time to drain, with the error of a listener that failed.
+func untilDrain(ctx context.Context, n *node, signals <-chan os.Signal, log *slog.Logger) error {
+	for {
+		select {
+		case sig := <-signals:
+			if sig == syscall.SIGHUP {
+				n.files.ask()
+				continue
+			}
+			log.Info("draining; a second signal ends at once", "signal", sig.String())
+			return nil
+		case err := <-n.failed:
+			log.Error("a listener failed; draining", "error", err)
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }

@@ -115,6 +115,12 @@ func (t kind) read(v any) (any, error) {
 			return texts, nil
 		}
 		return strings.FieldsFunc(fmt.Sprint(v), func(r rune) bool { return r == ',' || r == ' ' }), nil
+	case kindNumber:
+		switch v.(type) {
+		case string, int, int64, uint64:
+			return fmt.Sprint(v), nil
+		}
+		return nil, fmt.Errorf("%v is no whole number", v)
 	default:
 		if s, ok := v.(string); ok {
 			return s, nil

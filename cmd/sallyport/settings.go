@@ -9,6 +9,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
+	"github.com/sallyport/sallyport/broker"
 	"github.com/sallyport/sallyport/egress/guard"
 )
 
@@ -30,6 +31,8 @@ type settings struct {
 	Dev, Insecure bool
 	// AccessLog writes a line for every finished call.
 	AccessLog bool
+	// Limits bound all calls together.
+	Limits broker.Limits
 	// AllowSpecial opens hard ranges.
 	AllowSpecial []netip.Prefix
 }
@@ -41,6 +44,7 @@ const (
 	kindText kind = iota + 1
 	kindSwitch
 	kindList
+	kindNumber // a number, or a text that begins with one
 )
 
 // settingKinds lists every setting.
@@ -48,12 +52,14 @@ func settingKinds() map[string]kind {
 	return map[string]kind{
 		"grpc": kindText, "http": kindText, "data": kindText, "policies": kindText, "tokens": kindText, "secrets": kindText,
 		"tls-cert": kindText, "tls-key": kindText, "dev": kindSwitch, "insecure": kindSwitch, "allow-special": kindList,
-		"access-log": kindSwitch,
+		"access-log": kindSwitch, "max-calls": kindNumber, "max-bytes": kindNumber,
 	}
 }
 
 func defaultSettings() map[string]any {
-	return map[string]any{"grpc": "127.0.0.1:7400", "http": "127.0.0.1:7480", "data": "./sallyport-data"}
+	return map[string]any{
+		"grpc": "127.0.0.1:7400", "http": "127.0.0.1:7480", "data": "./sallyport-data", "max-calls": "10000", "max-bytes": "1GiB",
+	}
 }
 
 // settingFlags declares the flags of `serve`. Their defaults stand in [defaultSettings]; here they are only shown.
@@ -71,6 +77,8 @@ func settingFlags(f *pflag.FlagSet) {
 	f.Bool("dev", false, "let calls go to loopback addresses, on any port")
 	f.Bool("insecure", false, "listen off loopback without TLS or tokens")
 	f.Bool("access-log", false, "log a line for every finished call")
+	f.String("max-calls", fmt.Sprint(d["max-calls"]), "calls in flight at once, in all; more are refused")
+	f.String("max-bytes", fmt.Sprint(d["max-bytes"]), "bytes that the bodies of all calls may hold; takes KiB, MiB, GiB")
 	f.StringSlice("allow-special", nil, "open this CIDR although it is reserved, link-local or the like (repeatable)")
 }
 
@@ -97,6 +105,13 @@ func loadSettings(flags *pflag.FlagSet, environ []string) (*settings, error) {
 		Policies: k.String("policies"), Tokens: k.String("tokens"), Secrets: k.String("secrets"),
 		TLSCert: k.String("tls-cert"), TLSKey: k.String("tls-key"),
 		Dev: k.Bool("dev"), Insecure: k.Bool("insecure"), AccessLog: k.Bool("access-log"),
+	}
+	var err error
+	if s.Limits.MaxCalls, err = parseCount(k.String("max-calls")); err != nil {
+		return nil, fmt.Errorf("max-calls: %w", err)
+	}
+	if s.Limits.MaxBytes, err = parseSize(k.String("max-bytes")); err != nil {
+		return nil, fmt.Errorf("max-bytes: %w", err)
 	}
 	for _, cidr := range k.Strings("allow-special") {
 		p, err := guard.ParsePrefix(cidr)

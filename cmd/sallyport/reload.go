@@ -1,0 +1,167 @@
+package main
+
+import (
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sallyport/sallyport/broker"
+)
+
+// pollEvery is how often the files are looked at. Looking was chosen over notifications of the file system: it sees the switch of a
+// link that mounted secrets are made of, works on every file system, and outlives editors that replace a file.
+const pollEvery = time.Second
+
+// reloader puts changed files into force while the broker runs: all that a file says, or nothing of it.
+type reloader struct {
+	sources []*source
+	asked   chan chan<- struct{} // asks to read all files now; what it is given is closed after that, nil when nobody waits
+	stop    chan struct{}        // closed by close
+	done    chan struct{}        // closed by run
+}
+
+// source is a set of files that are read together.
+type source struct {
+	paths        []string
+	reload       func()
+	loaded, seen stamp
+}
+
+// newSources looks at every file before any is read, so that no change between the two is missed.
+func newSources(s *settings) (rules, tokens, certificate *source) {
+	rules, tokens, certificate = newSource(s.Policies, s.Secrets), newSource(s.Tokens), newSource(s.TLSCert, s.TLSKey)
+	return rules, tokens, certificate
+}
+
+func newSource(paths ...string) *source {
+	s := &source{}
+	for _, p := range paths {
+		if p != "" {
+			s.paths = append(s.paths, p)
+		}
+	}
+	s.loaded = look(s.paths)
+	s.seen = s.loaded
+	return s
+}
+
+func newReloader(sources ...*source) *reloader {
+	return &reloader{
+		sources: sources,
+		asked:   make(chan chan<- struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// run reads what changed until the reloader is closed.
+func (r *reloader) run() {
+	defer close(r.done)
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.stop:
+			return
+		case told := <-r.asked:
+			for _, s := range r.sources {
+				s.again()
+			}
+			if told != nil {
+				close(told)
+			}
+		case <-ticker.C:
+			for _, s := range r.sources {
+				s.againIfChanged()
+			}
+		}
+	}
+}
+
+// ask has all files read again, soon. An earlier demand that still waits covers this one.
+func (r *reloader) ask() {
+	select {
+	case r.asked <- nil:
+	default:
+	}
+}
+
+func (r *reloader) close() {
+	close(r.stop)
+	<-r.done
+}
+
+func (s *source) again() {
+	s.loaded = look(s.paths)
+	s.seen = s.loaded
+	if len(s.paths) > 0 {
+		s.reload()
+	}
+}
+
+// againIfChanged reads files that changed and have been still since the last look: half a policy file may be sound by itself.
+func (s *source) againIfChanged() {
+	now := look(s.paths)
+	still := now.equal(s.seen)
+	s.seen = now
+	if still && !now.equal(s.loaded) {
+		s.loaded = now
+		s.reload()
+	}
+}
+
+// stamp is what tells without reading that a file is another one now: which file it is, its size and its time. A file that is not
+// there has nil.
+type stamp map[string]fs.FileInfo
+
+// look takes the stamps of files, and of the files in a directory. Links are followed.
+func look(paths []string) stamp {
+	s := make(stamp)
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			s[path] = nil
+			continue
+		}
+		s[path] = info
+		if !info.IsDir() {
+			continue
+		}
+		entries, _ := os.ReadDir(path) // reading them as secrets will tell what is wrong
+		for _, e := range entries {
+			inside := filepath.Join(path, e.Name())
+			if s[inside], err = os.Stat(inside); err != nil {
+				s[inside] = nil
+			}
+		}
+	}
+	return s
+}
+
+func (s stamp) equal(other stamp) bool {
+	if len(s) != len(other) {
+		return false
+	}
+	for path, a := range s {
+		b, ok := other[path]
+		switch {
+		case !ok, (a == nil) != (b == nil):
+			return false
+		case a == nil:
+		case !os.SameFile(a, b), a.Size() != b.Size(), !a.ModTime().Equal(b.ModTime()):
+			return false
+		}
+	}
+	return true
+}
+
+// reloadTokens puts other identities in force. A call that was let in goes on under the one it came with.
+func reloadTokens(path string, server *broker.Server, log *slog.Logger) {
+	identities, err := broker.LoadTokens(path)
+	if err != nil {
+		refused(log, "tokens", err)
+		return
+	}
+	server.ReplaceIdentities(identities)
+	log.Info("reloaded", "what", "tokens")
+}

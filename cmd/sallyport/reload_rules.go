@@ -1,0 +1,169 @@
+package main
+
+import (
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync/atomic"
+
+	"github.com/sallyport/sallyport/broker"
+	"github.com/sallyport/sallyport/egress"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// ruleset is what the policy file and the secrets directory said last. They are read together: a policy is sound with its secrets
+// only, and both go into force as one table.
+type ruleset struct {
+	policies, dir string // paths; "" for none
+	generations   atomic.Uint64
+	revisions     revisions
+
+	rules   []policy.Rule
+	secrets *egress.Secrets
+}
+
+// loadRuleset reads both, and gives the first table.
+func loadRuleset(policies, dir string) (*ruleset, *policy.Table, error) {
+	r := &ruleset{policies: policies, dir: dir, revisions: revisions{}}
+	var err error
+	if r.secrets, err = loadSecrets(dir); err != nil {
+		return nil, nil, err
+	}
+	rules, err := loadRules(policies, r.secrets)
+	if err != nil {
+		return nil, nil, err
+	}
+	table, err := r.compile(rules, r.secrets)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.rules = r.revisions.rise(rules)
+	return r, table, nil
+}
+
+func (r *ruleset) compile(rules []policy.Rule, secrets *egress.Secrets) (*policy.Table, error) {
+	return compileRules(r.policies, rules, policy.Options{Generations: &r.generations, Secrets: secrets})
+}
+
+// reload reads both again. What is refused stays as it was; where the two do not fit each other, the one that fits the other's old
+// form goes into force alone. enforce gets what is new, if anything is.
+func (r *ruleset) reload(log *slog.Logger, enforce func(*policy.Table, []policy.Rule)) {
+	secrets, err := loadSecrets(r.dir)
+	if err != nil {
+		refused(log, "secrets", err)
+		secrets = r.secrets
+	}
+	rules, err := loadRules(r.policies, secrets)
+	if err == nil {
+		r.replace(log, rules, secrets, enforce)
+		return
+	}
+	if lost := policy.CheckSecrets(r.rules, secrets); len(lost) == 0 {
+		refused(log, "policies", err)
+		if !secrets.Equal(r.secrets) {
+			r.replace(log, r.rules, secrets, enforce)
+		}
+		return
+	}
+	// The policies in force need a secret that is gone.
+	refused(log, "secrets", err)
+	if rules, err = loadRules(r.policies, r.secrets); err != nil {
+		refused(log, "policies", err)
+		return
+	}
+	r.replace(log, rules, r.secrets, enforce)
+}
+
+// replace makes the new table, unless nothing has changed: another one would cost every idle connection.
+func (r *ruleset) replace(log *slog.Logger, rules []policy.Rule, secrets *egress.Secrets, enforce func(*policy.Table, []policy.Rule)) {
+	risen := r.revisions.risen(rules)
+	same := secrets.Equal(r.secrets)
+	if same && reflect.DeepEqual(risen, r.rules) {
+		log.Info("policies and secrets are unchanged")
+		return
+	}
+	table, err := r.compile(risen, secrets)
+	if err != nil {
+		refused(log, "policies", err)
+		return
+	}
+	changed, removed := difference(r.rules, risen)
+	r.rules, r.secrets = r.revisions.rise(risen), secrets
+	enforce(table, r.rules)
+	log.Info("reloaded", "what", "policies and secrets", "policies", len(risen), "changed", strings.Join(changed, " "),
+		"removed", strings.Join(removed, " "), "secrets_changed", !same)
+}
+
+// revisions are the last content of every policy there ever was, by name, with its revision. The names that are gone are kept, so
+// that a revision of a name never means two things in one process.
+type revisions map[string]policy.Rule
+
+// risen gives the rules the revisions they would have: that of the same content, or the next one.
+func (v revisions) risen(rules []policy.Rule) []policy.Rule {
+	out := make([]policy.Rule, len(rules))
+	for i := range rules {
+		out[i] = rules[i]
+		last, known := v[rules[i].Name]
+		if !known {
+			continue // as it was read: 1
+		}
+		out[i].Revision = last.Revision
+		if !reflect.DeepEqual(out[i], last) {
+			out[i].Revision++
+		}
+	}
+	return out
+}
+
+// rise notes rules that go into force.
+func (v revisions) rise(rules []policy.Rule) []policy.Rule {
+	for i := range rules {
+		v[rules[i].Name] = rules[i]
+	}
+	return rules
+}
+
+// difference names what is new or changed, with its revision, and what is gone.
+func difference(before, after []policy.Rule) (changed, removed []string) {
+	old := make(map[string]uint64, len(before))
+	for i := range before {
+		old[before[i].Name] = before[i].Revision
+	}
+	for i := range after {
+		if revision, ok := old[after[i].Name]; !ok || revision != after[i].Revision {
+			changed = append(changed, after[i].ID())
+		}
+		delete(old, after[i].Name)
+	}
+	for i := range before {
+		if _, gone := old[before[i].Name]; gone {
+			removed = append(removed, before[i].Name)
+		}
+	}
+	return changed, removed
+}
+
+// refused logs why a new file is not taken, one record for each problem.
+func refused(log *slog.Logger, what string, err error) {
+	for line := range strings.Lines(err.Error()) {
+		log.Error("reload refused; what was in force stays", "what", what, "error", strings.TrimSpace(line))
+	}
+}
+
+func loadSecrets(dir string) (*egress.Secrets, error) {
+	if dir == "" {
+		return new(egress.Secrets), nil
+	}
+	return egress.LoadSecrets(dir)
+}
+
+// loadRules reads the policy file; without one there are no rules. Secrets nil: what policies refer to is not looked at.
+func loadRules(path string, secrets policy.Secrets) ([]policy.Rule, error) {
+	if path == "" {
+		return nil, nil
+	}
+	if secrets == nil {
+		return broker.LoadPolicyFile(path)
+	}
+	return broker.LoadPolicyFile(path, func(rules []policy.Rule) []policy.Problem { return policy.CheckSecrets(rules, secrets) })
+}
