@@ -52,7 +52,7 @@ func startBroker(ctx context.Context, ca string) (ready, func(), error) {
 	g := guard.New(guard.Config{Dev: true})
 	transport := egress.New(egress.Config{Guard: g, UserAgent: "sallyport/bench"})
 	calls := broker.NewCallService(engine.New(transport, tracing.Observer{}, g), table, "bench@1", slog.New(slog.DiscardHandler))
-	server := broker.NewServer(calls, nil, nil, slog.New(slog.DiscardHandler))
+	server := broker.NewServer(calls, broker.ServerConfig{Log: slog.New(slog.DiscardHandler), LongestCall: time.Minute})
 	served := make(chan struct{}) // closed by the goroutine below
 	go func() {
 		defer close(served)

@@ -57,7 +57,7 @@ func start(t testing.TB, s setup) *running {
 	}
 	r := &running{log: &logBuffer{}}
 	service := NewCallService(engine.New(s.sender, tracing.Observer{}, g), table, "broker-under-test@1", newLog(r.log))
-	r.server = NewServer(service, s.identities, nil, newLog(r.log))
+	r.server = NewServer(service, ServerConfig{Identities: s.identities, Log: newLog(r.log), LongestCall: time.Minute})
 	served := make(chan error, 1) // receives one value, never closed
 	go func() { served <- r.server.Serve(l) }()
 	t.Cleanup(func() {

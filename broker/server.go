@@ -28,7 +28,6 @@ const (
 	handshakeTimeout = 10 * time.Second
 	maxConnIdle      = 15 * time.Minute
 	maxConnAge       = 30 * time.Minute
-	maxConnAgeGrace  = time.Minute
 	pingEvery        = 30 * time.Second
 	pingTimeout      = 10 * time.Second
 	minClientPing    = 10 * time.Second
@@ -42,25 +41,37 @@ type Server struct {
 	access *access
 }
 
-// NewServer makes the server. tlsConfig nil means cleartext; identities nil means one caller, local.
-func NewServer(calls *CallService, identities *Identities, tlsConfig *tls.Config, log *slog.Logger) *Server {
-	s := &Server{health: health.NewServer(), access: &access{identities: identities, gate: newGate()}}
-	handler := recovery.WithRecoveryHandlerContext(recovered(log))
+// ServerConfig is how a server is reached.
+type ServerConfig struct {
+	// Identities knows who may call; nil: one caller, local.
+	Identities *Identities
+	// TLS is the server's part of a handshake; nil: cleartext.
+	TLS *tls.Config
+	// Log hears of panics; required.
+	Log *slog.Logger
+	// LongestCall is how long a call may last at most: a connection that has come of age is kept until the calls on it are over.
+	LongestCall time.Duration
+}
+
+// NewServer makes the server.
+func NewServer(calls *CallService, cfg ServerConfig) *Server {
+	s := &Server{health: health.NewServer(), access: &access{identities: cfg.Identities, gate: newGate()}}
+	handler := recovery.WithRecoveryHandlerContext(recovered(cfg.Log))
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: maxConnIdle, MaxConnectionAge: maxConnAge, MaxConnectionAgeGrace: maxConnAgeGrace,
+			MaxConnectionIdle: maxConnIdle, MaxConnectionAge: maxConnAge, MaxConnectionAgeGrace: cfg.LongestCall + lastReplies,
 			Time: pingEvery, Timeout: pingTimeout,
 		}),
 		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(handler), s.access.unary),
 		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(handler), s.access.stream),
 		grpc.UnknownServiceHandler(unknown),
 	}
-	if tlsConfig != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
+	if cfg.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
 	s.grpc = grpc.NewServer(opts...)
 	pb.RegisterCallServiceServer(s.grpc, calls)

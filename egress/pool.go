@@ -16,10 +16,12 @@ const (
 	sweepEvery = time.Second
 )
 
-// poolKey separates connections that must not be shared: another origin, other egress settings (which addresses are allowed,
-// whose certificate is shown), another generation of policies.
+// poolKey separates connections that must not be shared: another origin, another caller (some upstreams authenticate a
+// connection, not a request), other egress settings (which addresses are allowed, whose certificate is shown), another
+// generation of policies.
 type poolKey struct {
 	origin     string
+	caller     string
 	egress     string
 	generation uint64
 }

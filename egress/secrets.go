@@ -56,6 +56,10 @@ func (s *Secrets) Check(c *policy.Credential) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("secret %q is no file in the directory given with --secrets", c.Secret)
+	case value == "":
+		return fmt.Errorf("secret %q is empty", c.Secret)
+	case strings.Trim(value, " \t") != value:
+		return fmt.Errorf("secret %q has blanks around it, which a header field would lose", c.Secret)
 	case !call.ValidFieldValue(c.Prefix + value):
 		return fmt.Errorf("secret %q cannot stand in a header field: it has a control character or a line break within", c.Secret)
 	}
@@ -70,11 +74,12 @@ func (s *Secrets) value(name string) (string, bool) {
 	return v, ok
 }
 
-// Authorize gives the fields that the broker adds to an attempt for that host; callers never hold them.
+// Authorize gives the fields that the broker adds to an attempt for that host; callers never hold them. Where two credentials
+// claim a field the first has it.
 func (s *Secrets) Authorize(p *policy.Effective, host string, add func(name, value string)) {
 	for i := range p.Credentials {
 		c := &p.Credentials[i]
-		if value, ok := s.value(c.Secret); ok && c.Covers(host) {
+		if value, ok := s.value(c.Secret); ok && p.CredentialFor(c.Header, host) == c {
 			add(c.Header, c.Prefix+value)
 		}
 	}
@@ -91,6 +96,7 @@ func (t *Transport) withheld(c *call.Call, p *policy.Effective, cn *conn) *call.
 			return &call.Result{
 				Evidence: call.EvidenceNotSent, Failure: call.FailureDenied,
 				Detail: "a credential of the policy is not sent over plain http; use https",
+				Note:   "credential over plain http: " + p.Credentials[i].Secret,
 			}
 		}
 	}

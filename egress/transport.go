@@ -72,7 +72,7 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 		return res
 	}
 	if d := t.withheld(c, p, cn); d != nil {
-		t.pool.put(cn, time.Now())
+		cn.close() // no exchange took place: it must not look as if it had just been used
 		return *d
 	}
 	return t.exchange(ctx, cn, c, p, &a)
@@ -80,7 +80,7 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 
 // connection takes an idle connection that is still alive, or makes a fresh one.
 func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
-	key := poolKey{origin: c.Target.Origin, egress: p.Egress.ID, generation: p.Generation}
+	key := poolKey{origin: c.Target.Origin, caller: c.Caller, egress: p.Egress.ID, generation: p.Generation}
 	if cn := t.pool.get(key, maxIdle(c, p), a.Deadline); cn != nil {
 		return cn, call.Result{}, true
 	}

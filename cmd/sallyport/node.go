@@ -71,7 +71,9 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		longest:   longestCall(in.rules),
 	}
 	calls := broker.NewCallService(engine.New(n.transport, tracing.Observer{}, g), in.table, state.String(), log)
-	n.server = broker.NewServer(calls, in.identities, in.tls, log)
+	n.server = broker.NewServer(calls, broker.ServerConfig{
+		Identities: in.identities, TLS: in.tls, Log: log, LongestCall: n.longest,
+	})
 	n.health = newHTTP(n.server.Draining, in.tls, log)
 	announce(s, n, in.rules, state, log)
 	n.serve(grpcListener, httpListener)
