@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"buf.build/go/protovalidate"
@@ -22,7 +21,7 @@ import (
 //
 // The error has one line for each thing that is wrong, "FILE:LINE:COLUMN: policies[0].retry.backoff.base: cause and fix".
 func LoadPolicyFile(path string) ([]policy.Rule, error) {
-	data, err := os.ReadFile(path)
+	data, err := readBounded(path)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}

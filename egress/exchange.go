@@ -34,6 +34,9 @@ func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *pol
 		}
 		return t.failed(ctx, cn, a, err)
 	}
+	if cn.served && answer.Status == 408 {
+		t.pool.life.died(cn, a.Start.Sub(cn.idleSince)) // the server's good-bye to an idle connection (RFC 9110 §15.5.9)
+	}
 	res := answered(cn, answer)
 	if quiet && cn.http.Reusable() && !maybeUnread(c, answer) {
 		cn.served = true

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -155,8 +156,24 @@ func tlsFailure(err error) call.Result {
 		r.Terminal, r.Detail = true, "the server's certificate was refused: "+certificate.Err.Error()
 	case isTimeout(err):
 		r.Detail = "the TLS handshake did not end in time"
+	default:
+		r.Detail += handshakeCause(err)
 	}
 	return r
+}
+
+// handshakeCause tells why, as far as crypto/tls knows; an error of the socket would tell addresses and no cause.
+func handshakeCause(err error) string {
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return ": the server does not speak TLS"
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" { // how crypto/tls tells an alert
+		return ": the server refused it: " + strings.TrimPrefix(op.Err.Error(), "tls: ")
+	}
+	if text := err.Error(); strings.HasPrefix(text, "tls: ") {
+		return ": " + strings.TrimPrefix(text, "tls: ")
+	}
+	return ""
 }
 
 func isTimeout(err error) bool {

@@ -37,6 +37,7 @@ type node struct {
 	serving   errgroup.Group // the two servers
 	failed    chan error     // receives at most one value from each server; never closed
 	longest   time.Duration  // no call lasts longer
+	state     *brokerState
 }
 
 // startNode reads the files, listens, and serves. Its order keeps a start that fails without a trace: files are read before
@@ -69,6 +70,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		transport: egress.New(egress.Config{Guard: g, Secrets: in.secrets, UserAgent: "sallyport/" + programVersion()}),
 		failed:    make(chan error, 2),
 		longest:   longestCall(in.rules),
+		state:     state,
 	}
 	calls := broker.NewCallService(engine.New(n.transport, tracing.Observer{}, g), in.table, state.String(), log)
 	n.server = broker.NewServer(calls, broker.ServerConfig{
@@ -118,8 +120,8 @@ func (n *node) stop(ctx context.Context) error {
 	err := n.health.Close() // to the last moment it told that the broker drains
 	_ = n.serving.Wait()    // they report through failed
 	n.transport.Close()
-	if err != nil {
-		return fmt.Errorf("HTTP listener: %w", err)
+	if err = errors.Join(err, n.state.close()); err != nil {
+		return fmt.Errorf("at the end: %w", err)
 	}
 	return nil
 }
