@@ -2,7 +2,7 @@
 # other tool is built from its pin (tools/) into bin/tools.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.DEFAULT_GOAL := help
+.DEFAULT_GOAL := all
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
 FUZZTIME ?= 30s
@@ -14,6 +14,9 @@ GO_FILES = $$(git ls-files -co --exclude-standard -- '*.go' ':!gen' | while read
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: all
+all: build lint test ## build, lint and test: what make does by itself
 
 .PHONY: build
 build: ## build bin/sallyport, one static binary

@@ -60,9 +60,8 @@ func startBroker(ctx context.Context, upstream *ready) (ready, func(), error) {
 	observer := &tracing.Observer{}
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: engine.New(transport, observer, g), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
-		Limits: broker.Limits{MaxBytes: 1 << 40},
 	}, table)
-	server := broker.NewServer(calls, nil, nil, slog.New(slog.DiscardHandler))
+	server := broker.NewServer(calls, broker.ServerConfig{Log: slog.New(slog.DiscardHandler)})
 	served := make(chan struct{}) // closed by the goroutine below
 	go func() {
 		defer close(served)

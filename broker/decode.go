@@ -12,8 +12,13 @@ import (
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
-// maxLabels bounds the labels of a call.
-const maxLabels = 16
+// The bounds of what a call carries beside its request.
+const (
+	maxMethod     = 64 // bytes; the longest registered method has 16
+	maxLabels     = 16
+	maxLabelName  = 128  // bytes
+	maxLabelValue = 1024 // bytes
+)
 
 // decode reads a request into a call and names every field that cannot be taken. What a policy says of it comes later.
 func decode(ctx context.Context, req *pb.CallRequest, caller string, now time.Time) (*call.Call, []*call.InvalidError) {
@@ -39,9 +44,7 @@ func decode(ctx context.Context, req *pb.CallRequest, caller string, now time.Ti
 	if c.Method == "TRACE" && len(c.Body) > 0 {
 		d.add("request.body", "a TRACE request has no body (RFC 9110 §9.3.8); leave it empty")
 	}
-	if len(c.Labels) > maxLabels {
-		d.add("labels", fmt.Sprintf("%d labels; give at most %d", len(c.Labels), maxLabels))
-	}
+	d.labels(c.Labels)
 	d.deferral(req)
 	if deadline, ok := ctx.Deadline(); ok {
 		c.Deadline = deadline
@@ -64,6 +67,8 @@ func (d *decoder) method(r *pb.HttpRequest) string {
 		d.add("request.method", "no method; give one, for example GET")
 	case !call.ValidToken(m):
 		d.add("request.method", "not a token (RFC 9110 §9.1); use letters such as GET")
+	case len(m) > maxMethod:
+		d.add("request.method", fmt.Sprintf("longer than %d bytes; no method is", maxMethod))
 	case m == "CONNECT":
 		d.add("request.method", "CONNECT asks for a tunnel, not for a call; use another method")
 	case m == "TRACK":
@@ -153,6 +158,18 @@ func (d *decoder) enum(field string, v protoreflect.Enum) int32 {
 		return 0
 	}
 	return int32(n)
+}
+
+func (d *decoder) labels(labels map[string]string) {
+	if len(labels) > maxLabels {
+		d.add("labels", fmt.Sprintf("%d labels; give at most %d", len(labels), maxLabels))
+	}
+	for name, value := range labels {
+		if name == "" || len(name) > maxLabelName || len(value) > maxLabelValue {
+			d.add("labels", fmt.Sprintf("a name has 1 to %d bytes, a value at most %d", maxLabelName, maxLabelValue))
+			return
+		}
+	}
 }
 
 func (d *decoder) deferral(req *pb.CallRequest) {

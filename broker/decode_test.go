@@ -51,6 +51,7 @@ func TestUnusableRequestsNameTheirFields(t *testing.T) {
 		{"method with a line break", method("GET\r\n"), "request.method"},
 		{"method outside ASCII", method("GÉT"), "request.method"},
 		{"CONNECT", method("CONNECT"), "request.method"},
+		{"a method of 65 bytes", method(strings.Repeat("M", 65)), "request.method"},
 		{"TRACK", method("TRACK"), "request.method"},
 
 		{"no URL", url(""), "request.url"},
@@ -118,6 +119,9 @@ func TestUnusableRequestsNameTheirFields(t *testing.T) {
 		{"unknown criticality", func(r *pb.CallRequest) { r.Criticality = -1 }, "criticality"},
 		{"unknown report", func(r *pb.CallRequest) { r.Report = 99 }, "report"},
 		{"17 labels", func(r *pb.CallRequest) { r.Labels = labels(17) }, "labels"},
+		{"a label without a name", func(r *pb.CallRequest) { r.Labels = map[string]string{"": "x"} }, "labels"},
+		{"a long label name", func(r *pb.CallRequest) { r.Labels = map[string]string{strings.Repeat("x", 129): "x"} }, "labels"},
+		{"a long label value", func(r *pb.CallRequest) { r.Labels = map[string]string{"x": strings.Repeat("x", 1025)} }, "labels"},
 		{"invalid expire_time", func(r *pb.CallRequest) { r.ExpireTime = &timestamppb.Timestamp{Nanos: -1} }, "expire_time"},
 		{"deferral without id and end", func(r *pb.CallRequest) { r.AllowDeferral = true }, "operation_id expire_time"},
 		{"deferral without an id", func(r *pb.CallRequest) { r.AllowDeferral, r.ExpireTime = true, timestamppb.Now() }, "operation_id"},
@@ -155,6 +159,10 @@ func TestEdgesOfWhatIsTaken(t *testing.T) {
 		{"operation id of one character", func(r *pb.CallRequest) { r.OperationId = "!" }},
 		{"operation id of 255 characters", func(r *pb.CallRequest) { r.OperationId = strings.Repeat("~", 255) }},
 		{"16 labels", func(r *pb.CallRequest) { r.Labels = labels(16) }},
+		{"a method of 64 bytes", func(r *pb.CallRequest) { r.Request.Method = strings.Repeat("M", 64) }},
+		{"the longest label", func(r *pb.CallRequest) {
+			r.Labels = map[string]string{strings.Repeat("x", 128): strings.Repeat("x", 1024)}
+		}},
 		{"scheme in capitals", func(r *pb.CallRequest) { r.Request.Url = "HTTPS://example.com" }},
 		{"bracketed IPv6", func(r *pb.CallRequest) { r.Request.Url = "http://[::1]:8080/" }},
 		{"dots in the query", func(r *pb.CallRequest) { r.Request.Url = "http://example.com/?p=/../x" }},

@@ -17,9 +17,9 @@ func fit(c *call.Call, given []*pb.HttpHeader, p *policy.Effective, t *policy.Ta
 	if size := uint64(len(c.Body)); size > p.Body.MaxRequestBytes {
 		d.add("request.body", fmt.Sprintf("%d bytes, more than the %d that body.max_request_bytes allows; send less or raise it", size, p.Body.MaxRequestBytes))
 	}
-	// An encoded slash could name a path that a policy covers in a spelling that it does not.
-	if c.Target.HasEncodedSlash() && t.PathScoped(c.Target.Host) {
-		d.add("request.url", "an encoded slash (%2f or %5c) in the path, where a policy with a path_prefix covers the host; write the path without it")
+	// Such a path could mean one that a policy covers, in a spelling that it does not (contract.md §1, security.md §1.6).
+	if c.Target.Ambiguous() && t.PathScoped(c.Target.Host) {
+		d.add("request.url", "an encoded separator, an empty segment or a ; in the path, where a policy with a path_prefix covers the host; write the path without it")
 	}
 	d.operation(c, given, p)
 	return d.violations

@@ -44,6 +44,9 @@ func TestEncodedSlashIsRefusedOnlyWherePathsAreRuled(t *testing.T) {
 		{"http://whole.example.com/v1%2fx", ""},
 		{"http://scoped.example.com/v1/x?q=%2f", ""},
 		{"http://scoped.example.com/v1%2fx", "request.url"},
+		{"http://scoped.example.com//v1/x", "request.url"},
+		{"http://scoped.example.com/v1;a/x", "request.url"},
+		{"http://whole.example.com//v1;a/x", ""},
 		{"http://scoped.example.com/v2%5Cx", "request.url"},
 		{"http://SCOPED.example.com./v1%2Fx", "request.url"},
 	} {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -57,7 +56,7 @@ type tokenEntry struct {
 
 // LoadTokens reads a file of bearer tokens. It holds their SHA-256 only, so that the file gives nobody access.
 func LoadTokens(path string) (*Identities, error) {
-	content, err := os.ReadFile(path)
+	content, err := readBounded(path)
 	if err != nil {
 		return nil, fmt.Errorf("tokens: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -24,7 +23,7 @@ import (
 // The error has one line for each thing that is wrong, "FILE:LINE:COLUMN: policies[0].retry.backoff.base: cause and fix". Further
 // checks add what the rules alone do not tell.
 func LoadPolicyFile(path string, checks ...func([]policy.Rule) []policy.Problem) ([]policy.Rule, error) {
-	data, err := os.ReadFile(path)
+	data, err := readBounded(path)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}

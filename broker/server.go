@@ -51,11 +51,21 @@ type Server struct {
 	access *access
 }
 
-// NewServer makes the server. tlsConfig nil means cleartext; identities nil means one caller, local.
-func NewServer(calls *CallService, identities *Identities, tlsConfig *tls.Config, log *slog.Logger) *Server {
+// ServerConfig is how a server is reached.
+type ServerConfig struct {
+	// Identities knows who may call; nil: one caller, local.
+	Identities *Identities
+	// TLS is the server's part of a handshake; nil: cleartext.
+	TLS *tls.Config
+	// Log hears of panics; required.
+	Log *slog.Logger
+}
+
+// NewServer makes the server.
+func NewServer(calls *CallService, cfg ServerConfig) *Server {
 	s := &Server{health: health.NewServer(), access: &access{gate: newGate()}}
-	s.access.identities.Store(identities)
-	handler := recovery.WithRecoveryHandlerContext(recovered(log))
+	s.access.identities.Store(cfg.Identities)
+	handler := recovery.WithRecoveryHandlerContext(recovered(cfg.Log))
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
@@ -70,8 +80,8 @@ func NewServer(calls *CallService, identities *Identities, tlsConfig *tls.Config
 		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(handler), s.access.stream),
 		grpc.UnknownServiceHandler(unknown),
 	}
-	if tlsConfig != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
+	if cfg.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
 	s.grpc = grpc.NewServer(opts...)
 	pb.RegisterCallServiceServer(s.grpc, calls)

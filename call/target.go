@@ -44,15 +44,21 @@ func ParseTarget(raw string) (Target, error) {
 	return t, nil
 }
 
-// HasEncodedSlash reports whether the path holds %2f or %5c. They go out as written, but some servers read them as separators, so
-// that a rule for a path prefix cannot be relied on.
-func (t *Target) HasEncodedSlash() bool {
-	for i := 0; i+2 < len(t.Path); i++ {
-		if t.Path[i] != '%' {
-			continue
-		}
-		if c, ok := unescape(t.Path[i:]); ok && isSeparator(c) {
+// Ambiguous reports whether some servers would read the path as another one: an encoded separator (%2f, %5c), an empty segment
+// (//) or a path parameter (;). It goes out as written, but a rule for a path prefix cannot be relied on.
+func (t *Target) Ambiguous() bool {
+	for i := range len(t.Path) {
+		switch t.Path[i] {
+		case ';':
 			return true
+		case '/':
+			if i > 0 && t.Path[i-1] == '/' {
+				return true
+			}
+		case '%':
+			if c, ok := unescape(t.Path[i:]); ok && (isSeparator(c) || c == ';') {
+				return true
+			}
 		}
 	}
 	return false

@@ -251,7 +251,7 @@ func TestURLAcceptance(t *testing.T) {
 	}
 }
 
-func TestEncodedSlashIsNoticed(t *testing.T) {
+func TestAmbiguousPathIsNoticed(t *testing.T) {
 	for raw, want := range map[string]bool{
 		"http://h/":           false,
 		"http://h/a/b%20c":    false,
@@ -261,12 +261,18 @@ func TestEncodedSlashIsNoticed(t *testing.T) {
 		"http://h/a%2F":       true,
 		"http://h/a%5cb":      true,
 		"http://h/a%5C?q=%20": true,
+		"http://h//a":         true,
+		"http://h/a//b":       true,
+		"http://h/a/":         false,
+		"http://h/a;b":        true,
+		"http://h/a%3bb":      true,
+		"http://h/?q=//;":     false,
 	} {
 		target, err := call.ParseTarget(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := target.HasEncodedSlash(); got != want {
+		if got := target.Ambiguous(); got != want {
 			t.Errorf("%s: %v", raw, got)
 		}
 	}

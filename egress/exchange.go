@@ -2,6 +2,8 @@ package egress
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"github.com/sallyport/sallyport/call"
@@ -15,17 +17,25 @@ const inlineBody = 32 << 10
 
 // exchange sends the request on a connection of its own, whose deadline is set, and reads the answer.
 func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *policy.Effective, a *call.Attempt) call.Result {
+	if ctx.Err() != nil { // the caller went away while a connection was looked for
+		cn.close()
+		return notSent(ctx, a, call.Result{Failure: call.FailureConnectionLost, Detail: "nothing was sent", Reused: cn.served})
+	}
 	uncancel := context.AfterFunc(ctx, cn.interrupt)
 	t.writeHead(cn, c, p, a)
 	answer := &cn.answer
 	err := roundTrip(cn, c, limits(c, p, a), answer)
 	quiet := uncancel()
 	if err != nil {
+		drain(cn, a.Deadline, err)
 		cn.close()
 		if cn.served && !answer.Begun && quiet && !isTimeout(err) {
 			t.pool.life.died(cn, a.Start.Sub(cn.idleSince)) // the close and the request crossed on the way
 		}
 		return t.failed(ctx, cn, a, err)
+	}
+	if cn.served && answer.Status == 408 {
+		t.pool.life.died(cn, a.Start.Sub(cn.idleSince)) // the server's good-bye to an idle connection (RFC 9110 §15.5.9)
 	}
 	res := answered(cn, answer)
 	if quiet && cn.http.Reusable() && !maybeUnread(c, answer) {
@@ -61,6 +71,22 @@ func roundTrip(cn *conn, c *call.Call, lim h1.Limits, answer *h1.Response) error
 	return nil
 }
 
+// The bounds of what is read of a body that is not wanted any more.
+const (
+	drainBytes = 64 << 10
+	drainTime  = 50 * time.Millisecond
+)
+
+// drain reads a little of a body that broke a limit, so that a peer which is just about to end sees no reset (semantics.md §9).
+func drain(cn *conn, deadline time.Time, err error) {
+	if e, ok := errors.AsType[*h1.Error](err); !ok || e.Kind != h1.TooLarge || e.Phase != h1.PhaseBody {
+		return
+	}
+	if cn.top.SetReadDeadline(earlier(deadline, time.Now().Add(drainTime))) == nil {
+		_, _ = io.CopyN(io.Discard, cn.top, drainBytes) // how it ends does not matter
+	}
+}
+
 // maybeUnread: an error in answer to a large upload may have come before the upload was read. The kernel may have taken all of
 // it, so that it looks sent; but a peer that stopped reading would leave the next request on this connection without an answer.
 func maybeUnread(c *call.Call, answer *h1.Response) bool {
@@ -69,11 +95,23 @@ func maybeUnread(c *call.Call, answer *h1.Response) bool {
 
 // roundTripBeside writes a large body on a second goroutine, and waits for it in every case.
 func roundTripBeside(cn *conn, c *call.Call, lim h1.Limits, answer *h1.Response) error {
-	sent := make(chan error, 1) // receives one value, is never closed
-	go func() { sent <- cn.http.Send(c.Body, false) }()
+	type sending struct {
+		err      error
+		panicked any
+	}
+	sent := make(chan sending, 1) // receives one value, is never closed
+	go func() {
+		var s sending
+		defer func() { s.panicked = recover(); sent <- s }() // a panic belongs to this call, not to the process
+		s.err = cn.http.Send(c.Body, false)
+	}()
 	err := cn.http.ReadResponse(answer, lim)
 	_ = cn.top.SetWriteDeadline(time.Unix(1, 0)) // whatever came, the rest of the body is of no use; what was written stays counted
-	sendErr := <-sent
+	s := <-sent
+	if s.panicked != nil {
+		panic(s.panicked)
+	}
+	sendErr := s.err
 	if err != nil && !answer.Begun && sendErr != nil && cn.http.Written() == 0 {
 		return sendErr
 	}

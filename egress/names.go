@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -53,6 +54,9 @@ func (n *names) lookup(ctx context.Context, host string, now time.Time) ([]netip
 		return got.addresses, nil
 	}
 	found, err := n.resolver.LookupNetIP(ctx, "ip", host)
+	if err == nil && len(found) == 0 {
+		err = &net.DNSError{Err: "no address", Name: host, IsNotFound: true}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -217,3 +217,13 @@ func TestSystemAsksTheHostsFileThenTheAbsoluteName(t *testing.T) {
 		}
 	}
 }
+
+func TestNameWithoutAddressIsNoSuchName(t *testing.T) {
+	r := &resolver{answers: map[string][]netip.Addr{"api.example.com": {}}}
+	tr := newTransport(t, func(c *Config) { c.Resolver = r })
+	got := tr.Send(t.Context(), newCall(t, "GET", "http://api.example.com/", ""), loopback(t), attempt())
+	want(t, got, call.EvidenceNotSent, call.FailureNameResolution)
+	if !got.Terminal {
+		t.Error("trying again would not mend it")
+	}
+}

@@ -16,13 +16,14 @@ const (
 	sweepEvery = time.Second
 )
 
-// poolKey separates connections that must not be shared: another origin, other egress settings (which addresses are allowed,
-// which certificate is shown), another generation of policies, and where a client certificate is shown another caller ("" elsewhere).
+// poolKey separates connections that must not be shared: another origin, another caller (some upstreams authenticate a
+// connection, not a request), other egress settings (which addresses are allowed, whose certificate is shown), another
+// generation of policies.
 type poolKey struct {
 	origin     string
+	caller     string
 	egress     string
 	generation uint64
-	caller     string
 }
 
 // pool keeps idle connections, the youngest on top.
@@ -49,12 +50,12 @@ func newPool() *pool {
 	return p
 }
 
-// get gives an idle connection that was quiet when looked at just now, nil when there is none idle for at most maxIdle. The
-// deadline is set on it.
-func (p *pool) get(key poolKey, maxIdle time.Duration, deadline time.Time) *conn {
+// get gives an idle connection that was quiet when looked at just now, nil when there is none idle for at most maxIdle, or none
+// that an operation unsafe to repeat may take. The deadline is set on it.
+func (p *pool) get(key poolKey, unsafe bool, maxIdle time.Duration, deadline time.Time) *conn {
 	for {
 		now := time.Now()
-		cn := p.pop(key, min(maxIdle, p.life.of(key.origin, now)), now)
+		cn := p.pop(key, min(maxIdle, p.life.of(key.origin, unsafe, now)), now)
 		if cn == nil {
 			return nil
 		}
@@ -181,7 +182,7 @@ func (p *pool) sweep(now time.Time) {
 
 // lifeOf is how long this connection may stay idle.
 func (p *pool) lifeOf(cn *conn, now time.Time) time.Duration {
-	life := p.life.of(cn.key.origin, now)
+	life := p.life.of(cn.key.origin, false, now)
 	if cn.keepAlive != 0 {
 		life = min(life, cn.keepAlive)
 	}

@@ -182,28 +182,42 @@ func TestLifeIsLearnedFromTheDead(t *testing.T) {
 		dead := func(aliveFor, idle time.Duration) {
 			l.died(&conn{key: poolKey{origin: "o"}, idleSince: now, aliveAt: now.Add(aliveFor)}, idle)
 		}
-		expect := func(life time.Duration) {
+		expect := func(life, unsafe time.Duration) {
 			t.Helper()
-			if got := l.of("o", time.Now()); got != life {
+			if got := l.of("o", false, time.Now()); got != life {
 				t.Errorf("life %s, want %s", got, life)
 			}
+			if got := l.of("o", true, time.Now()); got != unsafe {
+				t.Errorf("life for an unsafe operation %s, want %s", got, unsafe)
+			}
 		}
-		expect(idleLife)
+		expect(idleLife, idleLife)
 		dead(10*time.Second, 11*time.Second) // seen alive at 10s, dead at 11s: a tenth less than 10s
-		expect(9 * time.Second)
+		expect(9*time.Second, 9*time.Second)
 		dead(0, 4*time.Second) // never looked at before: a quarter
-		expect(time.Second)
+		expect(time.Second, time.Second)
 		dead(20*time.Second, 21*time.Second) // a longer life does not undo it
-		expect(time.Second)
-		dead(0, learnedFloor) // the shortest lesson
-		expect(learnedFloor)
+		expect(time.Second, time.Second)
 		time.Sleep(learnedFor) // but time does
-		expect(idleLife)
-		dead(0, learnedFloor-1) // not of being idle
-		expect(idleLife)
-		if got := l.of("another", time.Now()); got != idleLife {
+		expect(idleLife, idleLife)
+		if got := l.of("another", true, time.Now()); got != idleLife {
 			t.Errorf("another origin: %s", got)
 		}
+
+		dead(0, early-1) // not of being idle: no lesson about life, but no unsafe operation for a while
+		expect(idleLife, 0)
+		time.Sleep(distrustFirst)
+		expect(idleLife, idleLife)
+		dead(0, 0) // twice as long the second time
+		time.Sleep(2*distrustFirst - 1)
+		expect(idleLife, 0)
+		time.Sleep(time.Nanosecond)
+		expect(idleLife, idleLife)
+		for range 20 {
+			dead(0, 0)
+		}
+		time.Sleep(distrustMost)
+		expect(idleLife, idleLife)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/textproto"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/policy"
@@ -38,12 +39,17 @@ func (t *Transport) writeHead(cn *conn, c *call.Call, p *policy.Effective, a *ca
 	if !userAgent {
 		h.Field("User-Agent", t.userAgent)
 	}
-	authorize(p, c.Target.Host, h.Field)
 	if own.keyed {
 		h.Field(p.Idempotency.Header, c.OperationID)
 	}
-	if p.Deadline.Header != "" {
-		h.Field(p.Deadline.Header, strconv.FormatInt(a.Remaining.Milliseconds(), 10))
+	authorize(p, c.Target.Host, func(name, value string) {
+		if !own.isKey(name) {
+			h.Field(name, value)
+		}
+	})
+	if name := p.Deadline.Header; name != "" && !own.isKey(name) && p.CredentialFor(name, c.Target.Host) == nil {
+		remaining := max(0, a.Remaining-time.Since(a.Start)) // finding a connection took its share
+		h.Field(name, strconv.FormatInt(remaining.Milliseconds(), 10))
 	}
 	if a.TraceParent != "" {
 		h.Field("Traceparent", a.TraceParent)
@@ -72,13 +78,13 @@ func (o *ownFields) has(name string) bool {
 	return o.injected(name)
 }
 
-// injected: the broker writes that field per attempt.
+// injected: the broker writes that field per attempt. Where two of these claim a name, the key has it, then a credential, then
+// the remaining time.
 func (o *ownFields) injected(name string) bool {
-	for i := range o.policy.Credentials {
-		if c := &o.policy.Credentials[i]; call.SameField(c.Header, name) && c.Covers(o.host) {
-			return true
-		}
-	}
-	return o.keyed && call.SameField(o.policy.Idempotency.Header, name) ||
+	return o.isKey(name) || o.policy.CredentialFor(name, o.host) != nil ||
 		o.policy.Deadline.Header != "" && call.SameField(o.policy.Deadline.Header, name)
+}
+
+func (o *ownFields) isKey(name string) bool {
+	return o.keyed && call.SameField(o.policy.Idempotency.Header, name)
 }

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -11,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/policy"
 )
 
@@ -74,9 +77,9 @@ func TestRequestOnTheWire(t *testing.T) {
 			c.Headers = []call.Header{{Name: "Idempotency-Key", Value: "order-2"}}
 		}, []string{"Idempotency-Key: order-2"}, []string{"order-1"}},
 		"the remaining time": {"GET", "", func(c *call.Call, p *policy.Effective, a *call.Attempt) {
-			p.Deadline.Header, a.Remaining = "X-Remaining-Ms", 1234*time.Millisecond
+			p.Deadline.Header, a.Remaining = "X-Remaining-Ms", -time.Second // its own share of the time is taken off, never below 0
 			c.Headers = []call.Header{{Name: "X-Remaining-Ms", Value: "9"}}
-		}, []string{"X-Remaining-Ms: 1234"}, []string{": 9"}},
+		}, []string{"X-Remaining-Ms: 0"}, []string{": 9"}},
 		"the attempt's own trace": {"GET", "", func(_ *call.Call, _ *policy.Effective, a *call.Attempt) {
 			a.TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		}, []string{"Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, nil},
@@ -174,4 +177,66 @@ func TestAnswersLoseWhatSpeaksOfTheConnection(t *testing.T) {
 	if tr := r.Response.Trailers; len(tr) != 1 || tr[0] != (call.Header{Name: "X-Sum", Value: "7"}) {
 		t.Errorf("trailers %q", tr)
 	}
+}
+
+// Where two of the broker's own fields claim one name, exactly one is written: the key before a credential before the time.
+func TestOneNameIsWrittenOnce(t *testing.T) {
+	tr, held := newTransport(t, nil), secrets(t, "api", "s3cr3t")
+	credential := policy.Credential{Header: "X_Left", Secret: "api", Hosts: []string{"127.0.0.1"}}
+	for name, row := range map[string]struct {
+		change func(*policy.Effective)
+		line   string
+	}{
+		"key": {func(p *policy.Effective) {
+			p.Idempotency.Enabled, p.Idempotency.Header = true, "X-Left"
+			p.Credentials, p.Deadline.Header = []policy.Credential{credential}, "X-Left"
+		}, "X-Left: order-1"},
+		"credential": {func(p *policy.Effective) {
+			p.Credentials, p.Deadline.Header = []policy.Credential{credential, credential}, "X-Left"
+			p.Headers.Set = []call.Header{{Name: "X-Left", Value: "set"}}
+		}, "X_Left: s3cr3t"},
+	} {
+		c, p := newCall(t, "POST", "http://127.0.0.1:80/", "x"), loopback(t)
+		c.OperationID, p.Secrets = "order-1", held
+		row.change(p)
+		head := strings.Join(received(t, tr, c, p, attempt()), "\n")
+		if !strings.Contains(head, row.line) || strings.Count(head, "Left") != 1 {
+			t.Errorf("%s: %q", name, head)
+		}
+	}
+}
+
+func TestEmptyAndPaddedSecretsAreRefused(t *testing.T) {
+	for _, content := range []string{"", "\n", " key", "key ", "key\t\n"} {
+		rules := []policy.Rule{{Name: "policies/a", Settings: policy.Settings{
+			Credentials: []policy.Credential{{Header: "X-Key", Secret: "api", Hosts: []string{"api.example.com"}}},
+		}}}
+		if problems := policy.CheckSecrets(rules, secrets(t, "api", content)); len(problems) == 0 {
+			t.Errorf("%q was taken", content)
+		}
+	}
+}
+
+func TestRemainingTimeIsThatOfTheWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := make(chan string, 1)
+		n := &pipes{serve: func(c net.Conn) {
+			req, _, _ := request(bufio.NewReader(c))
+			told <- req.Header.Get("X-Remaining-Ms")
+			_, _ = io.WriteString(c, okAnswer)
+			_ = c.Close()
+		}}
+		slow := func(ctx context.Context, network string, to netip.AddrPort, permit func(netip.AddrPort) error) (net.Conn, error) {
+			time.Sleep(700 * time.Millisecond)
+			return n.dial(ctx, network, to, permit)
+		}
+		tr := New(Config{Guard: guard.New(guard.Config{}), UserAgent: "sallyport/test", Dial: slow})
+		defer tr.Close()
+		p, a := loopback(t), attempt()
+		p.Deadline.Header, a.Remaining = "X-Remaining-Ms", time.Second
+		want(t, tr.Send(t.Context(), newCall(t, "GET", "http://127.0.0.1:8080/", ""), p, a), call.EvidenceAnswered, call.FailureNone)
+		if got := <-told; got != "300" {
+			t.Errorf("told %s ms, want the 300 that were left", got)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -160,11 +161,23 @@ func tlsFailure(err error) call.Result {
 	case isTimeout(err):
 		r.Detail = "the TLS handshake did not end in time"
 	default:
-		if word, ok := alert(err); ok {
-			r.Detail = "the server refused the TLS handshake: " + word
-		}
+		r.Detail += handshakeCause(err)
 	}
 	return r
+}
+
+// handshakeCause tells why, as far as crypto/tls knows; an error of the socket would tell addresses and no cause.
+func handshakeCause(err error) string {
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return ": the server does not speak TLS"
+	}
+	if word, ok := alert(err); ok {
+		return ": the server refused it: " + word
+	}
+	if text := err.Error(); strings.HasPrefix(text, "tls: ") {
+		return ": " + strings.TrimPrefix(text, "tls: ")
+	}
+	return ""
 }
 
 func isTimeout(err error) bool {

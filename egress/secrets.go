@@ -107,11 +107,11 @@ func (s *Secrets) ClientCertificate(name string) (*tls.Certificate, error) {
 func (s *Secrets) Equal(other *Secrets) bool { return maps.Equal(s.values, other.values) }
 
 // authorize adds the fields of the policy's credentials for that host; callers never hold them. [withheld] has seen that
-// each of them is there.
+// each of them is there. Where two credentials claim a field the first has it.
 func authorize(p *policy.Effective, host string, add func(name, value string)) {
 	for i := range p.Credentials {
 		c := &p.Credentials[i]
-		if !c.Covers(host) {
+		if p.CredentialFor(c.Header, host) != c {
 			continue
 		}
 		if value, ok := secret(p, c.Secret); ok {
@@ -131,21 +131,24 @@ func secret(p *policy.Effective, name string) (string, bool) {
 // the credential it should bear. Nil when there is nothing to refuse.
 func withheld(c *call.Call, p *policy.Effective, cn *conn) *call.Result {
 	for i := range p.Credentials {
+		name := p.Credentials[i].Secret
 		if !p.Credentials[i].Covers(c.Target.Host) {
 			continue
 		}
 		if c.Target.Scheme != "https" && !onLoopback(cn.raw.RemoteAddr()) {
-			return refusedCredential("a credential of the policy is not sent over plain http; use https")
+			return refusedCredential(name, "a credential of the policy is not sent over plain http; use https")
 		}
-		if _, ok := secret(p, p.Credentials[i].Secret); !ok {
-			return refusedCredential("a credential of the policy has no secret")
+		if _, ok := secret(p, name); !ok {
+			return refusedCredential(name, "a credential of the policy has no secret")
 		}
 	}
 	return nil
 }
 
-func refusedCredential(detail string) *call.Result {
-	return &call.Result{Evidence: call.EvidenceNotSent, Failure: call.FailureDenied, Detail: detail}
+func refusedCredential(name, detail string) *call.Result {
+	return &call.Result{
+		Evidence: call.EvidenceNotSent, Failure: call.FailureDenied, Detail: detail, Note: "credential " + name + ": " + detail,
+	}
 }
 
 func onLoopback(addr net.Addr) bool {

@@ -207,3 +207,27 @@ func TestHangingUploadEndsAtItsTime(t *testing.T) {
 		t.Error("not called timed out")
 	}
 }
+
+// A caller that went away before the request is written gets nothing sent, however warm the connection.
+func TestNothingIsWrittenForACallerWhoIsGone(t *testing.T) {
+	u := newUpstream(t, always(okAnswer))
+	tr, p := newTransport(t, nil), loopback(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 {
+		want(t, tr.Send(t.Context(), newCall(t, "GET", u.url("/"), ""), p, attempt()), call.EvidenceAnswered, call.FailureNone)
+		want(t, tr.Send(gone, newCall(t, "POST", u.url("/"), "x"), p, attempt()), call.EvidenceNotSent, call.FailureCancelled)
+	}
+}
+
+func TestCallersShareNoConnection(t *testing.T) {
+	u := newUpstream(t, always(okAnswer))
+	tr, p := newTransport(t, nil), loopback(t)
+	for _, caller := range []string{"one", "two"} {
+		c := newCall(t, "GET", u.url("/"), "")
+		c.Caller = caller
+		if r := tr.Send(t.Context(), c, p, attempt()); r.Reused {
+			t.Errorf("%s got another caller's connection", caller)
+		}
+	}
+}

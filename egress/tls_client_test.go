@@ -222,7 +222,7 @@ func TestTLS13PolicyRefusesAnOlderServer(t *testing.T) {
 			continue
 		}
 		want(t, r, call.EvidenceNotSent, call.FailureTLS)
-		if r.Terminal || r.Detail != "the server refused the TLS handshake: protocol version not supported" {
+		if r.Terminal || r.Detail != "the TLS handshake failed: the server refused it: protocol version not supported" {
 			t.Errorf("terminal %t, %q", r.Terminal, r.Detail)
 		}
 	}

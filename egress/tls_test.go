@@ -136,9 +136,9 @@ func TestOtherHandshakeFailuresAreOfTheConnection(t *testing.T) {
 	}{
 		"plain HTTP":    {always(okAnswer), "the TLS handshake failed"},
 		"hangs up":      {func(_ int, c net.Conn) { _ = c.Close() }, "the TLS handshake failed"},
-		"TLS 1.1":       {overTLS(&tls.Config{Certificates: []tls.Certificate{a.server(t, nil)}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, always(okAnswer)), "the server refused the TLS handshake: protocol version not supported"},
+		"TLS 1.1":       {overTLS(&tls.Config{Certificates: []tls.Certificate{a.server(t, nil)}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, always(okAnswer)), "the TLS handshake failed: the server refused it: protocol version not supported"},
 		"says nothing":  {func(_ int, c net.Conn) { hold(c) }, "the TLS handshake did not end in time"},
-		"talks garbage": {func(_ int, c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n"); hold(c) }, "the TLS handshake failed"},
+		"talks garbage": {func(_ int, c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n"); hold(c) }, "the TLS handshake failed: the server does not speak TLS"},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {

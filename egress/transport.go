@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/egress/guard"
@@ -72,7 +71,7 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 		return res
 	}
 	if d := withheld(c, p, cn); d != nil {
-		t.pool.put(cn, time.Now())
+		cn.close() // no exchange took place: it must not look as if it had just been used
 		return *d
 	}
 	return t.exchange(ctx, cn, c, p, &a)
@@ -80,21 +79,15 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 
 // connection takes an idle connection that is still alive, or makes a fresh one.
 func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
-	key := poolKey{origin: c.Target.Origin, egress: p.Egress.ID, generation: p.Generation}
-	if p.Egress.ClientCertificate != "" {
-		key.caller = c.Caller // the peer may have tied more to the certificate than the request says
+	key := poolKey{origin: c.Target.Origin, caller: c.Caller, egress: p.Egress.ID, generation: p.Generation}
+	unsafe := p.Repeatability(c) == policy.RepeatNever
+	maxIdle := idleLife
+	if unsafe {
+		// The keep-alive race would leave the effect of such an operation unknown: it takes a young connection only.
+		maxIdle = p.Attempt.MaxIdleUnsafe
 	}
-	if cn := t.pool.get(key, maxIdle(c, p), a.Deadline); cn != nil {
+	if cn := t.pool.get(key, unsafe, maxIdle, a.Deadline); cn != nil {
 		return cn, call.Result{}, true
 	}
 	return t.open(ctx, key, c, p, a)
-}
-
-// maxIdle is how long a connection may have been idle to serve this call: an operation that must not be repeated takes only a
-// young one, since the keep-alive race would leave its effect unknown (semantics.md §2).
-func maxIdle(c *call.Call, p *policy.Effective) time.Duration {
-	if p.Repeatability(c) != policy.RepeatNever {
-		return idleLife
-	}
-	return p.Attempt.MaxIdleUnsafe
 }

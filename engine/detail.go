@@ -16,6 +16,9 @@ func (p *Plan) detail(f *call.Final) string {
 		}
 		return "" // the common case costs nothing
 	case call.ReasonStatusNotRetryable:
+		if p.verdict(p.response) == verdictStop {
+			return p.lastFailure() + ", and its " + p.policy.Retry.VerdictHeader.Name + " field says not to repeat it"
+		}
 		return p.lastFailure() + ", which is not repeated"
 	case call.ReasonNotRepeatable:
 		return p.lastFailure() + "; " + p.whyNotRepeatable()
@@ -45,6 +48,9 @@ func (p *Plan) detail(f *call.Final) string {
 func (p *Plan) deadlineDetail() string {
 	if len(p.attempts) == 0 {
 		return "no time was left on arrival once the caller's margin is kept"
+	}
+	if p.attempts[len(p.attempts)-1].Result.Failure == call.FailureCancelled {
+		return "the time was up during the attempt" // the context ended first, by a hair
 	}
 	return p.lastFailure() + "; the remaining time cannot hold another attempt"
 }

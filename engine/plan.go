@@ -56,9 +56,6 @@ func NewPlan(c *call.Call, p *policy.Effective, g *guard.Guard, rnd func() float
 	}
 }
 
-// WorkDeadline is the instant at which the call will be over.
-func (p *Plan) WorkDeadline() time.Time { return p.work }
-
 // Next takes what happened at now and gives the next step.
 func (p *Plan) Next(now time.Time, ev Event) Step {
 	switch ev.Kind {
@@ -105,19 +102,20 @@ func (p *Plan) gone(now time.Time, ev Event) bool { return ev.Gone && now.Before
 // send gives the next attempt its time: min(attempt.timeout, what remains), all that remains for the last one of a policy that
 // widens it.
 func (p *Plan) send(now time.Time, kind call.Kind) Step {
+	if !p.free {
+		p.counted++
+	}
 	remaining := p.work.Sub(now)
 	limit := p.policy.Attempt.Timeout
-	if p.policy.Attempt.WidenLast && p.counted+1 >= p.maxAttempts {
-		limit = max(limit, remaining)
+	widened := p.policy.Attempt.WidenLast && p.counted >= p.maxAttempts && limit < remaining
+	if widened {
+		limit = remaining
 	}
 	if t := p.call.AttemptTimeout; t != 0 {
 		limit = min(limit, t)
 	}
-	p.clipped = remaining < limit || p.policy.Attempt.Timeout < limit // a widened attempt ends at the work deadline
 	timeout := min(limit, remaining)
-	if !p.free {
-		p.counted++
-	}
+	p.clipped = remaining < limit || widened && limit == remaining
 	p.attempts = append(p.attempts, call.Attempt{
 		Number:    uint32(len(p.attempts)) + 1, //nolint:gosec // bounded by max_attempts and one free resend
 		Kind:      kind,
@@ -204,9 +202,12 @@ func (p *Plan) wait(now time.Time, reason call.Reason) Step {
 
 // again ends the judgement with another attempt after wait, if that fits before the work deadline and the key's life.
 func (p *Plan) again(now time.Time, reason call.Reason, wait time.Duration) Step {
-	r := &p.last().Result
 	if p.keyExpired(now.Add(wait)) {
-		return p.stop(now, withoutRepeat(r), call.ReasonKeyExpired)
+		outcome := call.OutcomeUnknown
+		if p.response != nil {
+			outcome = call.OutcomeHTTPError // an answer is at hand, though perhaps of an earlier attempt
+		}
+		return p.stop(now, outcome, call.ReasonKeyExpired)
 	}
 	if !p.fits(now, wait) {
 		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
@@ -228,7 +229,7 @@ func (p *Plan) fits(now time.Time, wait time.Duration) bool {
 // keyExpired: a repeat at that instant would come after the upstream may have forgotten the key, and so create a second effect.
 // Where there provably was no first one, the key's age does not matter.
 func (p *Plan) keyExpired(at time.Time) bool {
-	return p.repeat == policy.RepeatByKey && p.effect != call.EffectNone && p.keyPast(at)
+	return p.keyed && p.effect != call.EffectNone && p.keyPast(at)
 }
 
 func (p *Plan) decide(d call.Decision) { p.last().Decision = d }

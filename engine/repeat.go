@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/policy"
@@ -59,10 +60,11 @@ func (p *Plan) verdict(r *call.Response) upstreamVerdict {
 	}
 	said := verdictSilent
 	for _, value := range fieldValues(r.Headers, vh.Name) {
-		if slices.Contains(vh.StopValues, value) {
+		same := func(v string) bool { return strings.EqualFold(v, value) }
+		if slices.ContainsFunc(vh.StopValues, same) {
 			return verdictStop // a stop is never outvoted
 		}
-		if slices.Contains(vh.RetryValues, value) {
+		if slices.ContainsFunc(vh.RetryValues, same) {
 			said = verdictRetry
 		}
 	}

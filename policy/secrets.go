@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/sallyport/sallyport/call"
 )
@@ -44,6 +45,10 @@ func usable(c *Credential, s Secrets) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("secret %q is no file in the directory given with --secrets", c.Secret)
+	case value == "":
+		return fmt.Errorf("secret %q is empty", c.Secret)
+	case strings.Trim(value, " \t") != value:
+		return fmt.Errorf("secret %q has blanks around it, which a header field would lose", c.Secret)
 	case !call.ValidFieldValue(c.Prefix + value):
 		return fmt.Errorf("secret %q cannot stand in a header field: it has a control character or a line break within", c.Secret)
 	}

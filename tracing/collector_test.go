@@ -112,7 +112,7 @@ func observe(t *testing.T, endpoint string, more ...string) *tracing.Observer {
 // exported closes the observer, which exports what is left, and gives all spans: the call's first, then by their start.
 func (c *collector) exported(t *testing.T, o *tracing.Observer) []*tracepb.Span {
 	t.Helper()
-	if err := o.Close(); err != nil {
+	if err := o.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c.mu.Lock()

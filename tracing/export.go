@@ -77,17 +77,17 @@ func (l logged) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) 
 // shutdownTime bounds the last export: a collector that hangs must not hold up the end of the process.
 const shutdownTime = 3 * time.Second
 
-// Close exports what is left, for a short while.
-func (o *Observer) Close() error {
+// Close exports what is left, for a short while, also where ctx has ended: that is how a broker is told to end.
+func (o *Observer) Close(ctx context.Context) error {
 	if o.provider == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	err := o.provider.Shutdown(ctx)
 	if err != nil {
 		// The SDK stops waiting, and leaves its export running: it ends with the exporter, at once when the time is already up.
-		over, now := context.WithCancel(context.Background())
+		over, now := context.WithCancel(ctx)
 		now()
 		_ = o.exporter.Shutdown(over) // which says that the time is up
 		return fmt.Errorf("last export: %w", err)

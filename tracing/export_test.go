@@ -111,7 +111,7 @@ func TestCollectorNeverHoldsUpACall(t *testing.T) {
 				t.Errorf("%d calls took %s, and %s without export", calls, took, without)
 			}
 			began := time.Now()
-			err := o.Close()
+			err := o.Close(t.Context())
 			if took := time.Since(began); took > end {
 				t.Errorf("the end took %s (%v)", took, err)
 			}
@@ -201,7 +201,7 @@ func TestNothingIsExportedWithoutAnEndpoint(t *testing.T) {
 	if len(final.Attempts) != 1 || final.Attempts[0].TraceParent == "" {
 		t.Errorf("attempts %+v", final.Attempts)
 	}
-	if err := o.Close(); err != nil {
+	if err := o.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -216,7 +216,7 @@ func TestExportThatFailsIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(t, o, giving(answered(200)), open(), asked(t, "GET", "https://api.example.com/"), sampled)
-	if err := o.Close(); err != nil {
+	if err := o.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	var line struct {

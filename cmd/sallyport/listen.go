@@ -42,6 +42,8 @@ func listenUnix(ctx context.Context, flag, path string) (net.Listener, error) {
 		return nil, usagef("--%s: a unix socket is for --grpc only; give host:port", flag)
 	}
 	var lc net.ListenConfig
+	// Whoever may open the socket may call; without tokens that is the owner alone, from the first moment on.
+	defer syscall.Umask(syscall.Umask(0o177))
 	l, err := lc.Listen(ctx, "unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) && abandoned(ctx, path) {
 		if err := os.Remove(path); err != nil {
@@ -51,10 +53,6 @@ func listenUnix(ctx context.Context, flag, path string) (net.Listener, error) {
 	}
 	if err != nil {
 		return nil, failure(listenError(flag, "unix:"+path, err))
-	}
-	// Whoever may open the socket may call; without tokens that is the owner alone.
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, failure(errors.Join(fmt.Errorf("--%s: %w", flag, err), l.Close()))
 	}
 	return l, nil
 }

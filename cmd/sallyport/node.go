@@ -39,6 +39,7 @@ type node struct {
 	serving   errgroup.Group // the two servers
 	failed    chan error     // receives at most one value from each server; never closed
 	longest   atomic.Int64   // nanoseconds; no call lasts longer
+	state     *brokerState
 	files     *reloader
 	log       *slog.Logger
 }
@@ -73,6 +74,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		grpc: grpcListener.Addr(), http: httpListener.Addr(), observer: in.observer,
 		transport: egress.New(egress.Config{Guard: g, UserAgent: "sallyport/" + programVersion()}),
 		failed:    make(chan error, 2),
+		state:     state,
 		files:     newReloader(rules, tokens, pair),
 		log:       log,
 	}
@@ -81,7 +83,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		Engine: engine.New(n.transport, n.observer, g), Observer: n.observer,
 		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
 	}, in.table)
-	n.server = broker.NewServer(calls, in.identities, in.certificate.config(), log)
+	n.server = broker.NewServer(calls, broker.ServerConfig{Identities: in.identities, TLS: in.certificate.config(), Log: log})
 	n.health = newHTTP(n.server.Draining, in.certificate.config(), log)
 	rules.reload = func() { in.rules.reload(log, n.enforcing(calls)) }
 	tokens.reload = func() { reloadTokens(s.Tokens, n.server, log) }
@@ -142,11 +144,11 @@ func (n *node) stop(ctx context.Context) error {
 	err := n.health.Close() // to the last moment it told that the broker drains
 	_ = n.serving.Wait()    // they report through failed
 	n.transport.Close()
-	if err := n.observer.Close(); err != nil {
+	if err := n.observer.Close(ctx); err != nil {
 		n.log.Warn("the last spans were not exported", "error", err)
 	}
-	if err != nil {
-		return fmt.Errorf("HTTP listener: %w", err)
+	if err = errors.Join(err, n.state.close()); err != nil {
+		return fmt.Errorf("at the end: %w", err)
 	}
 	return nil
 }

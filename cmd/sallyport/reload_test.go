@@ -129,7 +129,7 @@ func TestBrokenFileIsRefusedWithItsLineAndTheOldOneStays(t *testing.T) {
 		t.Error(err)
 	}
 	for _, line := range []string{
-		`level=ERROR msg="reload refused; what was in force stays" what=policies error="` + s.Policies + `:3:28: policies[0].retry.max_attempts: must be greater than 0"`,
+		`level=ERROR msg="reload refused; what was in force stays" what=policies error="` + s.Policies + `:3:28: policies[0].retry.max_attempts: must be greater than 0 and less than or equal to 1000"`,
 		`msg="policies and secrets are unchanged"`,
 		`what="policies and secrets" policies=2 changed="policies/all@2 policies/other@1" removed="" secrets_changed=false`,
 		`removed="policies/all policies/other"`,

@@ -40,6 +40,8 @@ broken configuration, policy, token or secret file.`,
 			if err != nil {
 				return usage(err)
 			}
+			// Whoever reads the log may go away; that is no reason to end with calls in flight.
+			signal.Ignore(syscall.SIGPIPE)
 			signals := make(chan os.Signal, 2) // closed by nobody
 			signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 			defer signal.Stop(signals)

@@ -114,9 +114,9 @@ func loadSettings(flags *pflag.FlagSet, environ []string) (*settings, error) {
 		return nil, fmt.Errorf("max-bytes: %w", err)
 	}
 	for _, cidr := range k.Strings("allow-special") {
-		p, err := guard.ParsePrefix(cidr)
+		p, err := guard.ParseSpecial(cidr)
 		if err != nil {
-			return nil, fmt.Errorf("allow-special %q: write it as 169.254.0.0/16 or 2001:db8::/32", cidr)
+			return nil, fmt.Errorf("allow-special %q: %w", cidr, err)
 		}
 		s.AllowSpecial = append(s.AllowSpecial, p)
 	}

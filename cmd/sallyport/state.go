@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // brokerState is the file broker.json of the data directory: who this broker is.
@@ -17,6 +18,8 @@ type brokerState struct {
 	ID string `json:"id"`
 	// Boots counts its starts: what an earlier process of the same broker said is told apart from what this one says.
 	Boots uint64 `json:"boots"`
+
+	lock *os.File // held while the broker runs
 }
 
 // String is the broker_id of replies.
@@ -28,16 +31,38 @@ func openState(dir string) (*brokerState, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory %s cannot be used: %w; give another with --data", dir, cause(err))
 	}
-	path := filepath.Join(dir, "broker.json")
-	s, err := readState(path)
+	lock, err := lockDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
+	path := filepath.Join(dir, "broker.json")
+	s, err := readState(path)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	s.lock = lock
 	s.Boots++
 	if err := writeState(path, s); err != nil {
-		return nil, fmt.Errorf("data directory %s cannot be written: %w; give another with --data", dir, cause(err))
+		err = fmt.Errorf("data directory %s cannot be written: %w; give another with --data", dir, cause(err))
+		return nil, errors.Join(err, lock.Close())
 	}
 	return s, nil
+}
+
+// close gives the data directory back.
+func (s *brokerState) close() error { return s.lock.Close() } //nolint:wrapcheck // the caller says what was attempted
+
+// lockDirectory keeps a second broker out of the directory, for as long as the file it returns is open; a crash gives it back.
+func lockDirectory(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory %s cannot be written: %w; give another with --data", dir, cause(err))
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		err = fmt.Errorf("data directory %s is in use by another broker; give another with --data", dir)
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func readState(path string) (*brokerState, error) {

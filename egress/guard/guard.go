@@ -28,7 +28,7 @@ type Rules struct {
 
 // Config is what the guard knows of this process and machine.
 type Config struct {
-	// Special are the ranges the operator opened at start, HARD ones included.
+	// Special are the HARD ranges the operator opened at start; see [ParseSpecial].
 	Special []netip.Prefix
 	// Own are the broker's own listeners. Their ports are closed on every address of this machine: a listener on one address is
 	// no reason to trust the same port on another.

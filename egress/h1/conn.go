@@ -1,7 +1,6 @@
 package h1
 
 import (
-	"errors"
 	"io"
 	"net"
 	"sync"
@@ -83,7 +82,7 @@ func (c *Conn) Reusable() bool {
 // Idle looks at a connection between two exchanges without waiting: nil means it is still quiet. An error means the
 // peer ended it, or sent bytes that nobody asked for; a request written now would be lost, or answered by those bytes.
 //
-// The look needs a connection with a method ReadNow([]byte) (int, error) that returns [ErrWouldBlock], or an error whose
+// The look needs a connection with a method ReadNow([]byte) (int, error) that returns an error whose
 // Timeout() is true, when nothing is there; on any other only the buffer is looked at.
 func (c *Conn) Idle() error {
 	c.phase = PhaseIdle
@@ -102,7 +101,7 @@ func (c *Conn) Idle() error {
 	case n > 0:
 		c.readErr = ErrUnsolicited // the byte is gone: what follows would be read out of step
 		return &Error{Kind: Malformed, Phase: PhaseIdle, Err: ErrUnsolicited}
-	case err == nil, errors.Is(err, ErrWouldBlock), isTimeout(err):
+	case err == nil, isTimeout(err):
 		return nil
 	}
 	c.readErr = err

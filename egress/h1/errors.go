@@ -6,9 +6,6 @@ import (
 	"net"
 )
 
-// ErrWouldBlock is what ReadNow of a connection returns when nothing waits to be read; see [Conn.Idle].
-var ErrWouldBlock = errors.New("nothing to read now")
-
 // ErrUnsolicited is the cause when bytes wait on a connection that owes no answer.
 var ErrUnsolicited = errors.New("bytes that no request asked for")
 

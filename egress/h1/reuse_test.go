@@ -197,8 +197,8 @@ func TestIdleSeesWhatTheConnectionSays(t *testing.T) {
 		err  error
 		want error // nil: quiet
 	}{
-		{"nothing there", 0, h1.ErrWouldBlock, nil},
-		{"nothing there, wrapped", 0, fmt.Errorf("read: %w", h1.ErrWouldBlock), nil},
+		{"nothing there", 0, os.ErrDeadlineExceeded, nil},
+		{"nothing there, wrapped", 0, fmt.Errorf("read: %w", os.ErrDeadlineExceeded), nil},
 		{"nothing there, by deadline", 0, os.ErrDeadlineExceeded, nil},
 		{"closed", 0, io.EOF, io.EOF},
 		{"a byte", 1, nil, h1.ErrUnsolicited},

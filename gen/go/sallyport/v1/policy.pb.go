@@ -912,7 +912,8 @@ func (x *AttemptPolicy) GetWidenLast() bool {
 // RetryPolicy says what is repeated, and how soon.
 type RetryPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Attempts of a call altogether, the first included; redirect hops do not count. Default 3; 1: no retry; 0 is refused.
+	// Attempts of a call altogether, the first included; redirect hops do not count. Default 3; 1: no retry; 0 is refused, and so is more
+	// than 1000: a reply tells every attempt.
 	MaxAttempts *uint32 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
 	// Statuses worth repeating, where repeating is safe. Default 408 425 429 500 502 503 504. Replaces the default whole.
 	Statuses []uint32 `protobuf:"varint,2,rep,packed,name=statuses,proto3" json:"statuses,omitempty"`
@@ -1142,7 +1143,7 @@ type Backoff struct {
 	Jitter Jitter `protobuf:"varint,4,opt,name=jitter,proto3,enum=sallyport.v1.Jitter" json:"jitter,omitempty"`
 	// For JITTER_PROPORTIONAL, from 0 to 1. Default 0.2; 0: none.
 	JitterRatio *float64 `protobuf:"fixed64,5,opt,name=jitter_ratio,json=jitterRatio,proto3,oneof" json:"jitter_ratio,omitempty"`
-	// Replaces base after a 429. Default 1s; 0: no wait of our own.
+	// Replaces base after a 429. Default 1s; 0: base counts after a 429 too.
 	ThrottleBase  *durationpb.Duration `protobuf:"bytes,6,opt,name=throttle_base,json=throttleBase,proto3" json:"throttle_base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2709,9 +2710,10 @@ const file_sallyport_v1_policy_proto_rawDesc = "" +
 	"\x11idle_body_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\x0fidleBodyTimeout\x12\"\n" +
 	"\n" +
 	"widen_last\x18\b \x01(\bH\x00R\twidenLast\x88\x01\x01B\r\n" +
-	"\v_widen_last\"\xe4\x06\n" +
-	"\vRetryPolicy\x12/\n" +
-	"\fmax_attempts\x18\x01 \x01(\rB\a\xbaH\x04*\x02 \x00H\x00R\vmaxAttempts\x88\x01\x01\x12+\n" +
+	"\v_widen_last\"\xe7\x06\n" +
+	"\vRetryPolicy\x122\n" +
+	"\fmax_attempts\x18\x01 \x01(\rB\n" +
+	"\xbaH\a*\x05\x18\xe8\a \x00H\x00R\vmaxAttempts\x88\x01\x01\x12+\n" +
 	"\bstatuses\x18\x02 \x03(\rB\x0f\xbaH\f\x92\x01\t\"\a*\x05\x18\xd7\x04(dR\bstatuses\x12>\n" +
 	"\x12rejection_statuses\x18\x03 \x03(\rB\x0f\xbaH\f\x92\x01\t\"\a*\x05\x18\xd7\x04(dR\x11rejectionStatuses\x12\xc7\x01\n" +
 	"\x12idempotent_methods\x18\x04 \x03(\tB\x97\x01\xbaH\x93\x01\x92\x01\x8f\x01\"\x8c\x01\xba\x01\x88\x01\n" +
@@ -2860,11 +2862,11 @@ const file_sallyport_v1_policy_proto_rawDesc = "" +
 	"\x12max_response_bytes\x18\x03 \x01(\x04B\f\xbaH\t2\a\x18\x80\x80\x80\b \x00H\x02R\x10maxResponseBytes\x88\x01\x01B\x14\n" +
 	"\x12_max_request_bytesB\x0f\n" +
 	"\r_replay_bytesB\x15\n" +
-	"\x13_max_response_bytes\"\xdb\x01\n" +
+	"\x13_max_response_bytes\"\xdf\x01\n" +
 	"\x0eResponsePolicy\x12:\n" +
 	"\x10success_statuses\x18\x01 \x03(\rB\x0f\xbaH\f\x92\x01\t\"\a*\x05\x18\xd7\x04(dR\x0fsuccessStatuses\x12@\n" +
-	"\x13definitive_statuses\x18\x02 \x03(\rB\x0f\xbaH\f\x92\x01\t\"\a*\x05\x18\xd7\x04(dR\x12definitiveStatuses\x126\n" +
-	"\x10max_header_bytes\x18\x03 \x01(\x04B\a\xbaH\x042\x02 \x00H\x00R\x0emaxHeaderBytes\x88\x01\x01B\x13\n" +
+	"\x13definitive_statuses\x18\x02 \x03(\rB\x0f\xbaH\f\x92\x01\t\"\a*\x05\x18\xd7\x04(dR\x12definitiveStatuses\x12:\n" +
+	"\x10max_header_bytes\x18\x03 \x01(\x04B\v\xbaH\b2\x06\x18\x80\x80@ \x00H\x00R\x0emaxHeaderBytes\x88\x01\x01B\x13\n" +
 	"\x11_max_header_bytes\"\xa8\x03\n" +
 	"\x0eDeferredPolicy\x12'\n" +
 	"\rat_least_once\x18\x01 \x01(\bH\x00R\vatLeastOnce\x88\x01\x01\x12/\n" +
