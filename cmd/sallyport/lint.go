@@ -22,7 +22,11 @@ Exit codes: 0 sound · 2 not sound, or not readable.`,
 		RunE: action(func(cmd *cobra.Command, args []string) error {
 			rules, _, err := loadPolicies(args[0])
 			if err != nil {
-				return usage(err)
+				// As compilers write it, without the program's name: editors and problem matchers read these lines.
+				for line := range strings.Lines(err.Error()) {
+					sayf(cmd.ErrOrStderr(), "%s\n", plain(strings.TrimSpace(line)))
+				}
+				return &exitError{code: exitUsage}
 			}
 			noun := "policies"
 			if len(rules) == 1 {

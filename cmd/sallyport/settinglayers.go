@@ -1,18 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
 
-	yamlparser "github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
 // noDelimiter keeps koanf from reading a dot in a name as a path: a dotted key is an unknown one and is named as it was written.
@@ -35,7 +37,7 @@ func fileLayer(path string) (map[string]any, error) {
 		return nil, nil //nolint:nilnil // no file, nothing set
 	}
 	k := koanf.New(noDelimiter)
-	if err := k.Load(file.Provider(path), yamlparser.Parser()); err != nil {
+	if err := k.Load(file.Provider(path), oneDocument{}); err != nil {
 		if missing, ok := errors.AsType[*os.PathError](err); ok {
 			return nil, fmt.Errorf("config: %w", missing)
 		}
@@ -56,6 +58,23 @@ func fileLayer(path string) (map[string]any, error) {
 	}
 	return values, nil
 }
+
+// oneDocument reads YAML and refuses a second document, which koanf's own parser would drop without a word.
+type oneDocument struct{}
+
+func (oneDocument) Unmarshal(b []byte) (map[string]any, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	values := map[string]any{}
+	if err := dec.Decode(&values); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err //nolint:wrapcheck // the caller names the file
+	}
+	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("a second document; put all settings into one")
+	}
+	return values, nil
+}
+
+func (oneDocument) Marshal(map[string]any) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 // envLayer takes the variables that mirror a flag. Others with the prefix belong to other commands.
 func envLayer(environ []string) (map[string]any, error) {

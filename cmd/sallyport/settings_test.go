@@ -86,6 +86,7 @@ func TestConfigFileIsNamedByTheEnvironmentToo(t *testing.T) {
 
 func TestBrokenSettingIsNamed(t *testing.T) {
 	for _, tt := range []struct{ name, config, want string }{
+		{"a second document", "dev: true\n---\ninsecure: true", "a second document"},
 		{"unknown", "dvе: true", `unknown key "dvе"`}, // a Cyrillic letter
 		{"nested", "tls:\n  cert: x", `unknown key "tls"`},
 		{"dotted", "tls.cert: x", `unknown key "tls.cert"`},
