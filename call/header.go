@@ -1,5 +1,7 @@
 package call
 
+import "bytes"
+
 // Header is one field as it stands on the wire. Value holds the bytes as they are, UTF-8 or not.
 type Header struct {
 	Name, Value string
@@ -41,7 +43,7 @@ func ValidFieldValue(s string) bool {
 }
 
 // ReservedField reports whether a name is nobody's to set, a policy's and a credential's included: framing and Host follow from the
-// request, hop-by-hop fields belong to the connection, trace context to the attempt, and a method override would turn a method that
+// request, hop-by-hop, Via and Proxy-* fields belong to the way, trace context to the attempt, and a method override would turn a method that
 // was judged into another one. Names are compared as everywhere: without case, and _ as -.
 func ReservedField(name string) bool {
 	if len(name) > 0 && name[0] == ':' { // pseudo-headers, RFC 9113 §8.3
@@ -53,10 +55,10 @@ func ReservedField(name string) bool {
 	var buf [maxFieldNameBytes]byte
 	folded := foldName(&buf, name)
 	switch string(folded) {
-	case "host", "content-length", "expect", "traceparent", "tracestate", "baggage":
+	case "host", "content-length", "expect", "via", "traceparent", "tracestate", "baggage":
 		return true
 	}
-	return isHopByHop(folded) || isMethodOverride(folded)
+	return isHopByHop(folded) || isMethodOverride(folded) || bytes.HasPrefix(folded, []byte("proxy-"))
 }
 
 // foldName writes a name in lower case with - for _ into buf: servers behind CGI-like gateways cannot tell the two apart, so a test

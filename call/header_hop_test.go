@@ -65,12 +65,13 @@ func TestReservedFieldsAreNobodys(t *testing.T) {
 	for _, name := range []string{
 		"Host", "Content-Length", "Transfer-Encoding", "TE", "Trailer", "Connection", "Keep-Alive", "Upgrade", "Proxy-Connection", "HTTP2-Settings",
 		"Expect", "traceparent", "tracestate", "baggage", "X-HTTP-Method-Override", "X_HTTP_Method", "content_length", "HOST", ":authority", ":",
+		"Via", "Proxy-Authorization", "proxy_x",
 	} {
 		if !call.ReservedField(name) {
 			t.Errorf("%s may be set", name)
 		}
 	}
-	for _, name := range []string{"Authorization", "User-Agent", "X-Api-Key", "Via", "Proxy-Authorization", "Idempotency-Key", "", strings.Repeat("h", 100)} {
+	for _, name := range []string{"Authorization", "User-Agent", "X-Api-Key", "Forwarded", "Idempotency-Key", "", strings.Repeat("h", 100)} {
 		if call.ReservedField(name) {
 			t.Errorf("%s may not be set", name)
 		}

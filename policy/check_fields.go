@@ -52,6 +52,6 @@ func (c *checker) field(path string, name *string) {
 	case !call.ValidToken(*name):
 		c.add(path, "a field name is a token: letters, digits and !#$%&'*+-.^_`|~")
 	case call.ReservedField(*name):
-		c.add(path, "the broker or the protocol owns this field: choose another")
+		c.add(path, "is not the policy's to set: Host comes from the URL, framing, connection and trace fields from the broker; choose another")
 	}
 }

@@ -2687,16 +2687,15 @@ const file_sallyport_v1_policy_proto_rawDesc = "" +
 	"\x12path_prefix.syntax\x12jis no path prefix: begin with / and leave out query, fragment, blanks and dot segments; empty for any path\x1ahthis == '' || (this.matches('^/[!-~]*$') && !this.matches('[?#\\\\\\\\]') && !this.matches('/[.][.]?(/|$)'))H\x00R\n" +
 	"pathPrefix\x88\x01\x01\x12)\n" +
 	"\acallers\x18\x05 \x03(\tB\x0f\xbaH\f\x92\x01\t\"\ar\x05\x10\x01\x18\xff\x01R\acallersB\x0e\n" +
-	"\f_path_prefix\"\x9d\a\n" +
+	"\f_path_prefix\"\x85\x05\n" +
 	"\x0eDeadlinePolicy\x12L\n" +
 	"\x0fdefault_timeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\x0edefaultTimeout\x12D\n" +
 	"\vmax_timeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\n" +
 	"maxTimeout\x12H\n" +
 	"\rcaller_margin\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\fcallerMargin\x12M\n" +
-	"\x10min_attempt_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\x0eminAttemptTime\x12\xfd\x03\n" +
-	"\x06header\x18\x05 \x01(\tB\xdf\x03\xbaH\xdb\x03\xba\x01\xbf\x01\n" +
-	"\fheader.token\x12lis no field name: write 1 to 64 token characters, such as X-Request-Deadline, or leave it empty to send none\x1aAthis == '' || this.matches('^[!#$%&\\'*+.^_`|~0-9A-Za-z-]{1,64}$')\xba\x01\x94\x02\n" +
-	"\x0fheader.settable\x12mis not the policy's to set: Host comes from the URL, framing and connection fields from the broker; remove it\x1a\x91\x01!this.matches('^(?i:host|content-length|transfer-encoding|connection|keep-alive|proxy-.*|te|trailer|upgrade|expect|via|traceparent|tracestate)$')H\x00R\x06header\x88\x01\x01\x12S\n" +
+	"\x10min_attempt_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\x0eminAttemptTime\x12\xe5\x01\n" +
+	"\x06header\x18\x05 \x01(\tB\xc7\x01\xbaH\xc3\x01\xba\x01\xbf\x01\n" +
+	"\fheader.token\x12lis no field name: write 1 to 64 token characters, such as X-Request-Deadline, or leave it empty to send none\x1aAthis == '' || this.matches('^[!#$%&\\'*+.^_`|~0-9A-Za-z-]{1,64}$')H\x00R\x06header\x88\x01\x01\x12S\n" +
 	"\x13max_stream_duration\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\x11maxStreamDurationB\t\n" +
 	"\a_header\"\xc8\x04\n" +
 	"\rAttemptPolicy\x12G\n" +
@@ -2752,11 +2751,10 @@ const file_sallyport_v1_policy_proto_rawDesc = "" +
 	"\rthrottle_base\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\fthrottleBase:\x91\x01\xbaH\x8d\x01\x1a\x8a\x01\n" +
 	"\x12cap.not_below_base\x128is below base: raise cap to base or above, or lower base\x1a:!has(this.cap) || !has(this.base) || this.cap >= this.baseB\r\n" +
 	"\v_multiplierB\x0f\n" +
-	"\r_jitter_ratio\"\x8f\a\n" +
-	"\x11IdempotencyPolicy\x12\xcf\x03\n" +
-	"\x06header\x18\x01 \x01(\tB\xb1\x03\xbaH\xad\x03\xba\x01\x91\x01\n" +
-	"\fheader.token\x12Lis no field name: write 1 to 64 token characters, such as X-Request-Deadline\x1a3this.matches('^[!#$%&\\'*+.^_`|~0-9A-Za-z-]{1,64}$')\xba\x01\x94\x02\n" +
-	"\x0fheader.settable\x12mis not the policy's to set: Host comes from the URL, framing and connection fields from the broker; remove it\x1a\x91\x01!this.matches('^(?i:host|content-length|transfer-encoding|connection|keep-alive|proxy-.*|te|trailer|upgrade|expect|via|traceparent|tracestate)$')H\x00R\x06header\x88\x01\x01\x12\xb2\x01\n" +
+	"\r_jitter_ratio\"\xf7\x04\n" +
+	"\x11IdempotencyPolicy\x12\xb7\x01\n" +
+	"\x06header\x18\x01 \x01(\tB\x99\x01\xbaH\x95\x01\xba\x01\x91\x01\n" +
+	"\fheader.token\x12Lis no field name: write 1 to 64 token characters, such as X-Request-Deadline\x1a3this.matches('^[!#$%&\\'*+.^_`|~0-9A-Za-z-]{1,64}$')H\x00R\x06header\x88\x01\x01\x12\xb2\x01\n" +
 	"\amethods\x18\x02 \x03(\tB\x97\x01\xbaH\x93\x01\x92\x01\x8f\x01\"\x8c\x01\xba\x01\x88\x01\n" +
 	"\fmethod.token\x12Cis no method: write a token such as GET; methods are case-sensitive\x1a3this.matches('^[!#$%&\\'*+.^_`|~0-9A-Za-z-]{1,64}$')R\amethods\x12<\n" +
 	"\akey_ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\x06keyTtl\x12A\n" +
@@ -2910,13 +2908,11 @@ const file_sallyport_v1_policy_proto_rawDesc = "" +
 	"serverName\x88\x01\x01B\t\n" +
 	"\a_ca_pemB\x15\n" +
 	"\x13_client_certificateB\x0e\n" +
-	"\f_server_name\"\xd0\n" +
+	"\f_server_name\"\xb8\b\n" +
 	"\n" +
-	"\n" +
-	"Credential\x12\xd2\x03\n" +
-	"\x06header\x18\x01 \x01(\tB\xb4\x03\xbaH\xb0\x03\xba\x01\x91\x01\n" +
-	"\fheader.token\x12Lis no field name: write 1 to 64 token characters, such as X-Request-Deadline\x1a3this.matches('^[!#$%&\\'*+.^_`|~0-9A-Za-z-]{1,64}$')\xba\x01\x94\x02\n" +
-	"\x0fheader.settable\x12mis not the policy's to set: Host comes from the URL, framing and connection fields from the broker; remove it\x1a\x91\x01!this.matches('^(?i:host|content-length|transfer-encoding|connection|keep-alive|proxy-.*|te|trailer|upgrade|expect|via|traceparent|tracestate)$')\xc8\x01\x01H\x00R\x06header\x88\x01\x01\x12\xb2\x01\n" +
+	"Credential\x12\xba\x01\n" +
+	"\x06header\x18\x01 \x01(\tB\x9c\x01\xbaH\x98\x01\xba\x01\x91\x01\n" +
+	"\fheader.token\x12Lis no field name: write 1 to 64 token characters, such as X-Request-Deadline\x1a3this.matches('^[!#$%&\\'*+.^_`|~0-9A-Za-z-]{1,64}$')\xc8\x01\x01H\x00R\x06header\x88\x01\x01\x12\xb2\x01\n" +
 	"\x06prefix\x18\x02 \x01(\tB\x94\x01\xbaH\x90\x01\xba\x01\x8c\x01\n" +
 	"\fheader.value\x12Lis no field value: control bytes are not allowed, remove line breaks and NUL\x1a.!this.matches('[\\\\x00-\\\\x08\\\\x0a-\\\\x1f\\\\x7f]')H\x01R\x06prefix\x88\x01\x01\x12\xe5\x01\n" +
 	"\x06secret\x18\x03 \x01(\tB\xc7\x01\xbaH\xc3\x01\xba\x01\xbc\x01\n" +
@@ -2931,11 +2927,10 @@ const file_sallyport_v1_policy_proto_rawDesc = "" +
 	"onDeadline\x88\x01\x01\x12+\n" +
 	"\x0fon_breaker_open\x18\x02 \x01(\bH\x01R\ronBreakerOpen\x88\x01\x01B\x0e\n" +
 	"\f_on_deadlineB\x12\n" +
-	"\x10_on_breaker_open\"\x8a\a\n" +
-	"\rHeadersPolicy\x12\x84\x05\n" +
-	"\x03set\x18\x01 \x03(\v2$.sallyport.v1.HeadersPolicy.SetEntryB\xcb\x04\xbaH\xc7\x04\x9a\x01\xc3\x04\"\xad\x03\xba\x01\x91\x01\n" +
-	"\fheader.token\x12Lis no field name: write 1 to 64 token characters, such as X-Request-Deadline\x1a3this.matches('^[!#$%&\\'*+.^_`|~0-9A-Za-z-]{1,64}$')\xba\x01\x94\x02\n" +
-	"\x0fheader.settable\x12mis not the policy's to set: Host comes from the URL, framing and connection fields from the broker; remove it\x1a\x91\x01!this.matches('^(?i:host|content-length|transfer-encoding|connection|keep-alive|proxy-.*|te|trailer|upgrade|expect|via|traceparent|tracestate)$')*\x90\x01\xba\x01\x8c\x01\n" +
+	"\x10_on_breaker_open\"\xf2\x04\n" +
+	"\rHeadersPolicy\x12\xec\x02\n" +
+	"\x03set\x18\x01 \x03(\v2$.sallyport.v1.HeadersPolicy.SetEntryB\xb3\x02\xbaH\xaf\x02\x9a\x01\xab\x02\"\x95\x01\xba\x01\x91\x01\n" +
+	"\fheader.token\x12Lis no field name: write 1 to 64 token characters, such as X-Request-Deadline\x1a3this.matches('^[!#$%&\\'*+.^_`|~0-9A-Za-z-]{1,64}$')*\x90\x01\xba\x01\x8c\x01\n" +
 	"\fheader.value\x12Lis no field value: control bytes are not allowed, remove line breaks and NUL\x1a.!this.matches('[\\\\x00-\\\\x08\\\\x0a-\\\\x1f\\\\x7f]')R\x03set\x12\xb9\x01\n" +
 	"\x06remove\x18\x02 \x03(\tB\xa0\x01\xbaH\x9c\x01\x92\x01\x98\x01\"\x95\x01\xba\x01\x91\x01\n" +
 	"\fheader.token\x12Lis no field name: write 1 to 64 token characters, such as X-Request-Deadline\x1a3this.matches('^[!#$%&\\'*+.^_`|~0-9A-Za-z-]{1,64}$')R\x06remove\x1a6\n" +
