@@ -94,6 +94,13 @@ func parseName(name string, dotted bool) (netip.Addr, string) {
 	return addr, ""
 }
 
+// NameProblem says why a name, without a trailing dot, can be no target's host; "" when it can. It is for names alone: what ends like
+// a number is an address in some spelling, or none.
+func NameProblem(name string) string {
+	_, problem := parseName(name, true)
+	return problem
+}
+
 func checkLabel(label string) string {
 	switch {
 	case label == "":

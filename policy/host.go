@@ -3,6 +3,8 @@ package policy
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/sallyport/sallyport/call"
 )
 
 // CoversHost reports whether a host pattern covers a host, both as a table spells them: lower case, no trailing dot, addresses
@@ -38,40 +40,12 @@ func hostProblem(pattern string) string {
 	if _, ok := literal(pattern); ok {
 		return ""
 	}
-	name, wild := strings.CutPrefix(pattern, "*.")
-	name = strings.TrimSuffix(name, ".")
+	name := strings.TrimSuffix(strings.TrimPrefix(pattern, "*."), ".")
 	switch {
 	case strings.Contains(name, "*"):
 		return `a "*" stands for whole labels at the start only: write *.example.com, or leave hosts out to cover any`
-	case name == "" || len(name) > 253:
-		return "a host has 1 to 253 characters"
 	case strings.ContainsAny(name, ":/@[]"):
 		return "write the host alone: no scheme, port, user or path"
 	}
-	labels := strings.Split(name, ".")
-	for _, label := range labels {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' || !plain(label) {
-			return "a label has 1 to 63 letters, digits, hyphens or underscores, no hyphen at an end; write other letters as xn--"
-		}
-	}
-	// A name that ends in a number is an address in some spelling (WHATWG URL, ends-in-a-number checker).
-	if last := labels[len(labels)-1]; strings.Trim(last, "0123456789") == "" || strings.HasPrefix(strings.ToLower(last), "0x") {
-		if wild {
-			return "an address has no wildcard"
-		}
-		return "ends in a number but is no canonical address"
-	}
-	return ""
-}
-
-// plain reports whether every byte is a letter, digit, hyphen or underscore.
-func plain(label string) bool {
-	for i := range len(label) {
-		switch c := label[i] | 0x20; {
-		case 'a' <= c && c <= 'z', '0' <= label[i] && label[i] <= '9', label[i] == '-', label[i] == '_':
-		default:
-			return false
-		}
-	}
-	return true
+	return call.NameProblem(name)
 }
