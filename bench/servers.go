@@ -59,7 +59,7 @@ func startBroker(ctx context.Context, upstream *ready) (ready, func(), error) {
 	transport := egress.New(egress.Config{Guard: g, UserAgent: "sallyport/bench"})
 	observer := &tracing.Observer{}
 	calls := broker.NewCallService(broker.CallConfig{
-		Engine: engine.New(transport, observer, g), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
+		Engine: engine.New(transport, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
 	}, table)
 	server := broker.NewServer(calls, broker.ServerConfig{Log: slog.New(slog.DiscardHandler)})
 	served := make(chan struct{}) // closed by the goroutine below

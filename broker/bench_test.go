@@ -35,7 +35,7 @@ func BenchmarkCall(b *testing.B) {
 	defer tr.Close()
 	observer := &tracing.Observer{}
 	s := NewCallService(CallConfig{
-		Engine: engine.New(tr, observer, g), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
+		Engine: engine.New(tr, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
 	}, table)
 	req := &pb.CallRequest{Request: &pb.HttpRequest{Method: "GET", Url: "http://" + netip.MustParseAddrPort(l.Addr().String()).String() + "/a?b=c"}}
 	ctx := b.Context()

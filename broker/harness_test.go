@@ -64,7 +64,7 @@ func start(t testing.TB, s setup) *running {
 	r := &running{log: &logBuffer{}}
 	observer := &tracing.Observer{}
 	r.service = NewCallService(CallConfig{
-		Engine: engine.New(s.sender, observer, g), Observer: observer, BrokerID: "broker-under-test@1", Log: newLog(r.log), Limits: s.limits,
+		Engine: engine.New(s.sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1", Log: newLog(r.log), Limits: s.limits,
 	}, table)
 	r.server = NewServer(r.service, ServerConfig{Identities: s.identities, Log: newLog(r.log)})
 	served := make(chan error, 1) // receives one value, never closed

@@ -30,6 +30,14 @@ func (p *Plan) detail(f *call.Final) string {
 		return p.deadlineDetail()
 	case call.ReasonRetryAfterTooLong:
 		return fmt.Sprintf("the upstream asks for a wait of %s, more than this call can give", f.RetryAfter.Round(time.Millisecond))
+	case call.ReasonBudgetExhausted:
+		return p.lastFailure() + "; the retry budget that all callers of this origin share is spent"
+	case call.ReasonBreakerOpen:
+		return "the breaker of this origin is open: too many attempts failed, of all callers together"
+	case call.ReasonOriginHeld:
+		return fmt.Sprintf("the origin asked not to be called for another %s", f.RetryAfter.Round(time.Millisecond))
+	case call.ReasonConcurrencyLimit:
+		return "the origin has as many attempts in flight as it may, and the queue had no slot in time"
 	case call.ReasonCancelled:
 		return "the caller went away"
 	case call.ReasonEgressDenied:
@@ -47,7 +55,7 @@ func (p *Plan) detail(f *call.Final) string {
 
 func (p *Plan) deadlineDetail() string {
 	if len(p.attempts) == 0 {
-		return "no time was left on arrival once the caller's margin is kept"
+		return "no time was left for an attempt once the caller's margin is kept"
 	}
 	if p.attempts[len(p.attempts)-1].Result.Failure == call.FailureCancelled {
 		return "the time was up during the attempt" // the context ended first, by a hair

@@ -25,7 +25,9 @@ func (p *Plan) final(now time.Time, o call.Outcome, reason call.Reason) Step {
 		}
 	}
 	f.Next = p.next(now, &f)
-	if o == call.OutcomeThrottled || f.Next == call.NextStepRetry || f.Next == call.NextStepRetrySameID {
+	if p.retryAfter != 0 {
+		f.RetryAfter = p.retryAfter
+	} else if o == call.OutcomeThrottled || f.Next == call.NextStepRetry || f.Next == call.NextStepRetrySameID {
 		f.RetryAfter = p.earliest(now)
 	}
 	f.Detail, f.Note = p.detail(&f), p.note

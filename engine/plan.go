@@ -26,17 +26,21 @@ type Plan struct {
 	keyed       bool // an idempotency contract covers the operation
 	repeat      policy.Repeatability
 
-	attempts  []call.Attempt
-	counted   uint32         // attempts that count against maxAttempts: all but a free resend
-	freeSpent bool           // the one free resend of the call was used
-	free      bool           // the attempt in flight is the free resend
-	clipped   bool           // the attempt in flight ends at the work deadline, not at its own timeout
-	waited    time.Duration  // backoff before the next attempt
-	effect    call.Effect    // what is known so far
-	response  *call.Response // the last complete answer, never overwritten by a refusal of ours
-	denial    string         // why nothing may be sent there, for the caller
-	note      string         // the same for the operator's log
-	firstSend time.Time      // start of the first attempt of which a byte may have left
+	attempts   []call.Attempt
+	counted    uint32         // attempts that count against maxAttempts: all but a free resend
+	freeSpent  bool           // the one free resend of the call was used
+	free       bool           // the attempt in flight is the free resend
+	clipped    bool           // the attempt in flight ends at the work deadline, not at its own timeout
+	planned    call.Decision  // the repeat that waits for a token
+	waited     time.Duration  // backoff and hold before the next attempt
+	held       time.Duration  // waited for holds altogether
+	retryAfter time.Duration  // when a refusal says to come again
+	told       told           // what the last result means for what is shared
+	effect     call.Effect    // what is known so far
+	response   *call.Response // the last complete answer, never overwritten by a refusal of ours
+	denial     string         // why nothing may be sent there, for the caller
+	note       string         // the same for the operator's log
+	firstSend  time.Time      // start of the first attempt of which a byte may have left
 }
 
 // NewPlan prepares the decisions of one call. rnd gives numbers in [0, 1).
@@ -65,6 +69,14 @@ func (p *Plan) Next(now time.Time, ev Event) Step {
 		return p.ended(now, ev)
 	case EventWaited:
 		return p.resumed(now, ev)
+	case EventGranted:
+		return p.granted(now)
+	case EventAdmitted:
+		return p.admitted(now, ev)
+	case EventHeld:
+		return p.heldUp(now, ev)
+	case EventRefused:
+		return p.refused(now, ev)
 	}
 	panic("engine: an event of no kind")
 }
@@ -81,50 +93,115 @@ func (p *Plan) started(now time.Time, ev Event) Step {
 		p.denial, p.note = err.Error(), guard.Explain(err)
 		return p.final(now, call.OutcomeDenied, call.ReasonEgressDenied)
 	}
-	return p.send(now, call.KindPrimary)
+	return p.admit(now)
 }
 
-// resumed starts the attempt that was waited for. The time was judged when the wait was planned.
+// resumed goes on after a wait. The time was judged when the wait was planned.
 func (p *Plan) resumed(now time.Time, ev Event) Step {
 	if p.gone(now, ev) {
 		return p.final(now, call.OutcomeCancelled, call.ReasonCancelled)
 	}
-	if remaining := p.work.Sub(now); remaining <= 0 || remaining+timerSlack < p.policy.Deadline.MinAttemptTime {
+	return p.admit(now)
+}
+
+// admit asks for what is shared between callers; the attempt starts when it is granted.
+func (p *Plan) admit(now time.Time) Step {
+	if !p.inTime(now) {
 		return p.final(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
 	}
-	return p.send(now, call.KindRetry)
+	return Step{Kind: StepAdmit}
+}
+
+// inTime: there is time for an attempt; the first one starts with whatever is left (semantics.md §1.4).
+func (p *Plan) inTime(now time.Time) bool {
+	remaining := p.work.Sub(now)
+	return remaining > 0 && (len(p.attempts) == 0 || remaining+timerSlack >= p.policy.Deadline.MinAttemptTime)
+}
+
+// admitted starts the attempt: it begins when its slot was granted, and the wait for that may have taken its time.
+func (p *Plan) admitted(now time.Time, ev Event) Step {
+	if p.gone(now, ev) {
+		return p.final(now, call.OutcomeCancelled, call.ReasonCancelled)
+	}
+	if !p.inTime(now) {
+		return p.final(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
+	}
+	kind := call.KindPrimary
+	switch {
+	case ev.Probe:
+		kind = call.KindProbe
+	case len(p.attempts) > 0:
+		kind = call.KindRetry
+	}
+	return p.send(now, kind, ev.Queued)
+}
+
+// heldUp waits for the end of a hold, if the call has the time and the policy the patience (semantics.md §4).
+func (p *Plan) heldUp(now time.Time, ev Event) Step {
+	wait := ev.Until.Sub(now)
+	if p.held+wait > p.policy.Retry.RetryAfterMax || !p.fits(now, wait) {
+		p.retryAfter = wait
+		return p.final(now, call.OutcomeThrottled, call.ReasonOriginHeld)
+	}
+	p.held += wait
+	p.waited += wait
+	return Step{Kind: StepWait, Until: ev.Until}
+}
+
+// refused ends the call by a refusal of ours. The upstream's last answer stays.
+func (p *Plan) refused(now time.Time, ev Event) Step {
+	if p.gone(now, ev) {
+		return p.final(now, call.OutcomeCancelled, call.ReasonCancelled)
+	}
+	p.retryAfter = ev.RetryAfter
+	switch ev.Reason {
+	case call.ReasonBudgetExhausted:
+		return p.stop(now, call.OutcomeBudgetExhausted, ev.Reason)
+	case call.ReasonBreakerOpen:
+		return p.final(now, call.OutcomeBreakerOpen, ev.Reason)
+	}
+	return p.final(now, call.OutcomeOverloaded, call.ReasonConcurrencyLimit)
 }
 
 // gone: the caller went away. Past the work deadline an ended context is the deadline, whatever its error says: the server's
 // context usually reads Canceled when the caller's deadline fires (semantics.md §1.6).
 func (p *Plan) gone(now time.Time, ev Event) bool { return ev.Gone && now.Before(p.work) }
 
-// send gives the next attempt its time: min(attempt.timeout, what remains), all that remains for the last one of a policy that
-// widens it.
-func (p *Plan) send(now time.Time, kind call.Kind) Step {
+// timeout is the time an attempt that starts now is given: min(attempt.timeout, what remains), all that remains for the last one of
+// a policy that widens it. clipped tells that the work deadline ends it, not its own time-out.
+func (p *Plan) timeout(now time.Time) (timeout time.Duration, clipped bool) {
+	number := p.counted
 	if !p.free {
-		p.counted++
+		number++
 	}
 	remaining := p.work.Sub(now)
 	limit := p.policy.Attempt.Timeout
-	widened := p.policy.Attempt.WidenLast && p.counted >= p.maxAttempts && limit < remaining
+	widened := p.policy.Attempt.WidenLast && number >= p.maxAttempts && limit < remaining
 	if widened {
 		limit = remaining
 	}
 	if t := p.call.AttemptTimeout; t != 0 {
 		limit = min(limit, t)
 	}
-	timeout := min(limit, remaining)
-	p.clipped = remaining < limit || widened && limit == remaining
+	return min(limit, remaining), remaining < limit || widened && limit == remaining
+}
+
+func (p *Plan) send(now time.Time, kind call.Kind, queued time.Duration) Step {
+	timeout, clipped := p.timeout(now)
+	p.clipped = clipped
+	if !p.free {
+		p.counted++
+	}
 	p.attempts = append(p.attempts, call.Attempt{
 		Number:    uint32(len(p.attempts)) + 1, //nolint:gosec // bounded by max_attempts and one free resend
 		Kind:      kind,
 		Start:     now,
 		Offset:    now.Sub(p.call.Arrived),
 		Waited:    p.waited,
+		Queued:    queued,
 		Timeout:   timeout,
 		Deadline:  now.Add(timeout),
-		Remaining: remaining,
+		Remaining: p.work.Sub(now),
 	})
 	return Step{Kind: StepSend, Attempt: *p.last()}
 }
@@ -145,17 +222,21 @@ func (p *Plan) ended(now time.Time, ev Event) Step {
 		p.firstSend = a.Start
 	}
 	p.free = false
+	p.told = told{}
 
 	if p.gone(now, ev) {
 		return p.stop(now, call.OutcomeCancelled, call.ReasonCancelled)
 	}
 	if p.succeeded(r) || p.settled(before, r) {
+		p.told.success = true
 		return p.stop(now, call.OutcomeSuccess, call.ReasonSuccess)
 	}
 	reason, outcome, worth := p.worth(r)
 	if !worth {
 		return p.stop(now, outcome, reason)
 	}
+	p.told.failure = true
+	p.told.hold = p.holdFor(r, now)
 	if !p.safeToRepeat(r) {
 		return p.stop(now, withoutRepeat(r), call.ReasonNotRepeatable)
 	}
@@ -167,7 +248,7 @@ func (p *Plan) ended(now time.Time, ev Event) Step {
 	}
 	if r.Evidence == call.EvidenceNotSent && r.Reused && !p.freeSpent {
 		// The keep-alive race: the server closed the idle connection before a byte was written. It costs nothing, once per call.
-		p.freeSpent, p.free = true, true
+		p.freeSpent, p.free, p.told.failure = true, true, false
 		return p.again(now, reason, 0)
 	}
 	if p.counted >= p.maxAttempts {
@@ -212,12 +293,21 @@ func (p *Plan) again(now time.Time, reason call.Reason, wait time.Duration) Step
 	if !p.fits(now, wait) {
 		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
 	}
-	p.decide(call.Decision{Verdict: call.VerdictRetry, Reason: reason, Wait: wait})
-	p.waited = wait
-	if wait == 0 {
-		return p.send(now, call.KindRetry)
+	p.planned = call.Decision{Verdict: call.VerdictRetry, Reason: reason, Wait: wait}
+	if p.free {
+		return p.granted(now) // the free resend costs no token
 	}
-	return Step{Kind: StepWait, Until: now.Add(wait)}
+	return Step{Kind: StepWithdraw}
+}
+
+// granted carries the planned repeat out: what it costs has been paid.
+func (p *Plan) granted(now time.Time) Step {
+	p.decide(p.planned)
+	p.waited = p.planned.Wait
+	if p.waited == 0 {
+		return p.admit(now)
+	}
+	return Step{Kind: StepWait, Until: now.Add(p.waited)}
 }
 
 // fits: after the wait there is time for a useful attempt, and the wait itself does not reach the deadline (semantics.md §1.4).
@@ -251,3 +341,11 @@ func (p *Plan) attempt(number uint32) *call.Attempt { return &p.attempts[number-
 
 // last is the latest attempt.
 func (p *Plan) last() *call.Attempt { return &p.attempts[len(p.attempts)-1] }
+
+// waiting is what the wait is for: the planned repeat, or a hold.
+func (p *Plan) waiting() call.Decision {
+	if p.held > 0 {
+		return call.Decision{Reason: call.ReasonOriginHeld, Wait: p.waited}
+	}
+	return p.last().Decision
+}

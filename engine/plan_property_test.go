@@ -98,6 +98,13 @@ func (w *walk) run(t *rapid.T, now time.Time) {
 			}
 			w.results = append(w.results, r)
 			step = plan.Next(now, engine.Event{Kind: engine.EventResult, Result: r, Gone: now.Before(w.work) && rapid.IntRange(0, 9).Draw(t, "gone") == 0})
+		case engine.StepWithdraw:
+			step = plan.Next(now, drawShared(t, engine.EventGranted, call.ReasonBudgetExhausted))
+		case engine.StepAdmit:
+			ev := drawShared(t, engine.EventAdmitted, call.ReasonBreakerOpen)
+			now = now.Add(ev.Queued)
+			ev.Until = now.Add(ev.Until.Sub(time.Time{}))
+			step = plan.Next(now, ev)
 		case engine.StepWait:
 			if !step.Until.Before(w.work) {
 				t.Fatalf("a wait until %s after the work deadline", step.Until.Sub(w.work))
@@ -110,6 +117,23 @@ func (w *walk) run(t *rapid.T, now time.Time) {
 		}
 	}
 	t.Fatal("a call without an end")
+}
+
+// drawShared is what something shared says: mostly that it agrees.
+func drawShared(t *rapid.T, agrees engine.EventKind, reason call.Reason) engine.Event {
+	switch rapid.IntRange(0, 19).Draw(t, "shared") {
+	case 0:
+		return engine.Event{Kind: engine.EventRefused, Reason: reason, RetryAfter: time.Second}
+	case 1:
+		if agrees == engine.EventAdmitted {
+			return engine.Event{Kind: engine.EventHeld, Until: time.Time{}.Add(time.Duration(rapid.IntRange(1, 2000).Draw(t, "hold")) * time.Millisecond)}
+		}
+	case 2:
+		if agrees == engine.EventAdmitted {
+			return engine.Event{Kind: agrees, Queued: time.Duration(rapid.IntRange(1, 300).Draw(t, "queued")) * time.Millisecond}
+		}
+	}
+	return engine.Event{Kind: agrees}
 }
 
 // TestPlanKeepsItsPromises: whatever happens, the promises of semantics.md §1 and §2 hold, by an oracle that knows only the

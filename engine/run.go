@@ -2,9 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
+	"github.com/sallyport/sallyport/breaker"
+	"github.com/sallyport/sallyport/budget"
+	"github.com/sallyport/sallyport/bulkhead"
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/policy"
@@ -30,51 +34,183 @@ type Engine struct {
 	sender   Sender
 	observer Observer
 	guard    *guard.Guard
+	origins  *Origins
 }
 
-// New makes an engine.
-func New(s Sender, o Observer, g *guard.Guard) *Engine {
-	return &Engine{sender: s, observer: o, guard: g}
+// New makes an engine. Engines that share origins share breakers, budgets, limits and holds.
+func New(s Sender, o Observer, g *guard.Guard, origins *Origins) *Engine {
+	return &Engine{sender: s, observer: o, guard: g, origins: origins}
 }
 
 // Do makes the call and returns when it is over: never later than its deadline, and after every attempt of it has ended. ctx
 // tells that the caller went away; the time is the plan's.
 func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call.Final {
-	plan := NewPlan(c, p, e.guard, rand.Float64)
-	step := plan.Next(time.Now(), Event{Kind: EventStarted, Gone: ctx.Err() != nil})
+	now := time.Now()
+	r := run{
+		Engine: e, call: c, policy: p, plan: NewPlan(c, p, e.guard, rand.Float64), origin: e.origins.enter(c, p, now),
+	}
+	defer r.leave() // also when an attempt panics: nothing that is shared stays taken
+	step := r.plan.Next(now, Event{Kind: EventStarted, Gone: ctx.Err() != nil})
 	for {
 		switch step.Kind {
+		case StepWithdraw:
+			ev := r.withdraw()
+			step = r.next(ctx, ev)
+		case StepAdmit:
+			ev := r.admit(ctx)
+			step = r.next(ctx, ev)
 		case StepSend:
-			number := step.Attempt.Number
-			result := e.attempt(ctx, c, p, plan, step.Attempt)
-			step = plan.Next(time.Now(), Event{Kind: EventResult, Gone: ctx.Err() != nil, Result: result})
-			e.observer.AttemptEnded(ctx, plan.attempt(number))
+			step = r.attempt(ctx, step.Attempt)
 		case StepWait:
-			e.observer.Waiting(ctx, time.Now(), plan.last().Decision)
-			gone := wait(ctx, step.Until)
-			step = plan.Next(time.Now(), Event{Kind: EventWaited, Gone: gone})
+			r.observer.Waiting(ctx, time.Now(), r.plan.waiting())
+			wait(ctx, step.Until)
+			step = r.next(ctx, Event{Kind: EventWaited})
 		case StepFinal:
 			return step.Final
 		}
 	}
 }
 
-// attempt is the place where an attempt asks for what is shared between callers, in this order: breaker peek and hold,
-// concurrency slot, breaker ticket; then it is sent.
-func (e *Engine) attempt(ctx context.Context, c *call.Call, p *policy.Effective, plan *Plan, a call.Attempt) call.Result {
-	e.observer.AttemptStarted(ctx, c, &a)
-	plan.traced(&a)
-	return e.sender.Send(ctx, c, p, a)
+// run is one call on its way, with what it has taken of what is shared.
+type run struct {
+	*Engine
+	call   *call.Call
+	policy *policy.Effective
+	plan   *Plan
+	origin origin
+
+	token  budget.Token   // for a repeat that was not sent yet
+	slot   bulkhead.Slot  // of the attempt in flight
+	ticket breaker.Ticket // of the attempt in flight
 }
 
-// wait returns at that instant, or earlier and true when the caller went away.
-func wait(ctx context.Context, until time.Time) bool {
+func (r *run) next(ctx context.Context, ev Event) Step {
+	ev.Gone = ctx.Err() != nil
+	return r.plan.Next(time.Now(), ev)
+}
+
+// leave gives back whatever is still taken.
+func (r *run) leave() {
+	now := time.Now()
+	r.ticket.Settle(now, breaker.Result{Kind: breaker.Ignored}, 0)
+	r.slot.Release()
+	r.token.HandBack(now)
+	r.origin.leave()
+}
+
+func (r *run) withdraw() Event {
+	token, err := r.origin.budget.Withdraw(time.Now(), r.call.Caller)
+	if refused, ok := errors.AsType[*budget.RefusedError](err); ok {
+		return Event{Kind: EventRefused, Reason: call.ReasonBudgetExhausted, RetryAfter: refused.RetryAfter}
+	}
+	r.token = token
+	return Event{Kind: EventGranted}
+}
+
+// admit asks in this order: breaker peek and hold, concurrency slot, breaker ticket. An open breaker is reported before a full queue,
+// and no probe's lease waits in a queue.
+func (r *run) admit(ctx context.Context) Event {
+	now := time.Now()
+	if err := r.origin.breaker.Peek(now); err != nil {
+		return breakerOpen(err)
+	}
+	if r.policy.Retry.Hold {
+		if until := r.origins.holds.of(r.call, r.policy); until.After(now) {
+			return Event{Kind: EventHeld, Until: until}
+		}
+	}
+	slot, waiter, err := r.origin.bulkhead.Enter(now, r.call.Caller, bulkhead.Criticality(r.call.Criticality), r.plan.work.Sub(now))
+	granted := now
+	if waiter != nil {
+		slot, err = queue(ctx, waiter)
+		granted = time.Now()
+	}
+	if err != nil {
+		return Event{Kind: EventRefused, Reason: call.ReasonConcurrencyLimit}
+	}
+	timeout, _ := r.plan.timeout(granted)
+	r.slot = slot
+	r.ticket, err = r.origin.breaker.Admit(granted, breaker.Attempt{
+		Caller: r.call.Caller, Repeatable: r.plan.repeat != policy.RepeatNever,
+		Timeout: timeout, Cut: timeout < r.policy.Attempt.Timeout,
+	}, rand.Float64())
+	if err != nil {
+		r.slot.Release()
+		return breakerOpen(err)
+	}
+	return Event{Kind: EventAdmitted, Queued: granted.Sub(now), Probe: r.ticket.Probe()}
+}
+
+func breakerOpen(err error) Event {
+	ev := Event{Kind: EventRefused, Reason: call.ReasonBreakerOpen}
+	if refused, ok := errors.AsType[*breaker.RefusedError](err); ok {
+		ev.RetryAfter = refused.RetryAfter
+	}
+	return ev
+}
+
+// errQueue: no slot came in time, or the caller went away.
+var errQueue = errors.New("no slot in time")
+
+// queue waits for a slot.
+func queue(ctx context.Context, w *bulkhead.Waiter) (bulkhead.Slot, error) {
+	timer := time.NewTimer(time.Until(w.Deadline))
+	defer timer.Stop()
+	select {
+	case <-w.C:
+		if slot, ok := w.Slot(); ok {
+			return slot, nil
+		}
+	case <-timer.C:
+		w.Leave()
+	case <-ctx.Done():
+		w.Leave()
+	}
+	return bulkhead.Slot{}, errQueue
+}
+
+// attempt makes one attempt and tells what is shared how it went. The slot is held until the attempt's resources are free.
+func (r *run) attempt(ctx context.Context, a call.Attempt) Step {
+	if a.Number == 1 {
+		r.origin.budget.Deposit(a.Start, r.call.Caller)
+	}
+	r.token = budget.Token{} // spent
+	r.observer.AttemptStarted(ctx, r.call, &a)
+	r.plan.traced(&a)
+	result := r.sender.Send(ctx, r.call, r.policy, a)
+	now := time.Now()
+	r.ticket.Settle(now, breakerResult(&result, now.Sub(a.Start)), rand.Float64())
+	r.slot.Release()
+	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Result: result})
+	r.tell(now, &result)
+	r.observer.AttemptEnded(ctx, r.plan.attempt(a.Number))
+	return step
+}
+
+// tell lets budget and holds know what the plan made of a result.
+func (r *run) tell(now time.Time, result *call.Result) {
+	told := r.plan.told
+	switch {
+	case told.success:
+		r.origin.budget.Succeeded(now)
+	case told.failure:
+		r.origin.budget.Failed(now)
+	}
+	if told.hold > 0 {
+		key := holdKey{origin: r.call.Target.Origin}
+		if result.Status == 429 {
+			key.credential = credentialOf(r.call, r.policy)
+		}
+		r.origins.holds.hold(now, key, now.Add(told.hold))
+	}
+}
+
+// wait returns at that instant, or earlier when the caller went away.
+func wait(ctx context.Context, until time.Time) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return ctx.Err() != nil
 	case <-ctx.Done():
-		return true
 	}
 }

@@ -78,7 +78,7 @@ func do(ctx context.Context, u *upstream, p *policy.Effective, method string, bu
 		Method: method, Arrived: now, Deadline: now.Add(budget),
 		Target: call.Target{Scheme: "https", Host: "api.example.com", Port: 443},
 	}
-	return engine.New(u, traced{}, guard.New(guard.Config{})).Do(ctx, c, p)
+	return engine.New(u, traced{}, guard.New(guard.Config{}), engine.NewOrigins()).Do(ctx, c, p)
 }
 
 func TestWorkedTraceOfOneSecond(t *testing.T) {

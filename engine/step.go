@@ -17,6 +17,14 @@ const (
 	EventResult
 	// EventWaited: the wait is over, or was cut short because the caller went away.
 	EventWaited
+	// EventGranted: the retry budget gave a token.
+	EventGranted
+	// EventAdmitted: the attempt has its concurrency slot and the breaker's ticket; now is when the slot was granted.
+	EventAdmitted
+	// EventHeld: the origin is held until Event.Until.
+	EventHeld
+	// EventRefused: what is shared between callers refused, by Event.Reason.
+	EventRefused
 )
 
 // Event is what a plan is told.
@@ -26,6 +34,14 @@ type Event struct {
 	Gone bool
 	// Result is what the attempt gave; EventResult only.
 	Result call.Result
+	// Queued is the wait for the slot, Probe that the attempt tests a half-open origin; EventAdmitted only.
+	Queued time.Duration
+	Probe  bool
+	// Until ends the hold; EventHeld only.
+	Until time.Time
+	// Reason is who refused, RetryAfter the earliest useful moment to come again, 0 when not known; EventRefused only.
+	Reason     call.Reason
+	RetryAfter time.Duration
 }
 
 // StepKind says what to do.
@@ -33,8 +49,12 @@ type StepKind uint8
 
 // The steps a plan asks for.
 const (
+	// StepWithdraw: ask the retry budget for a token.
+	StepWithdraw StepKind = iota + 1
+	// StepAdmit: ask hold, concurrency limit and breaker, in the order of the architecture, to let the attempt start.
+	StepAdmit
 	// StepSend: make this attempt and report its result.
-	StepSend StepKind = iota + 1
+	StepSend
 	// StepWait: wait until that instant, or until the caller goes away.
 	StepWait
 	// StepFinal: the call is over.

@@ -25,6 +25,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata wit
 //
 //	policy  NAME=VALUE …            the effective policy, over the built-in default
 //	call    METHOD NAME=VALUE …     takes the call at 0
+//	shared  WHO SAYS …              what budget, breaker, slot or hold say when asked next; else they agree
 //	TIME    WHAT …                  what happened at that time since the call was taken
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -69,6 +70,8 @@ type stage struct {
 	plan  *engine.Plan
 	epoch time.Time
 	rnd   float64
+	// shared are answers of what is shared, in the order in which it will be asked.
+	shared []engine.Event
 }
 
 func play(t *testing.T, script string) string {
@@ -99,6 +102,9 @@ func (s *stage) line(line string) []string {
 		return nil
 	case words[0] == "call":
 		return s.call(words[1:])
+	case words[0] == "shared":
+		s.shared = append(s.shared, s.says(words[1:]))
+		return nil
 	}
 	at, err := time.ParseDuration(words[0])
 	s.must(err, line)
@@ -236,16 +242,59 @@ func (s *stage) call(words []string) []string {
 		}
 	}
 	s.plan = engine.NewPlan(c, s.p, guard.New(guard.Config{}), func() float64 { return s.rnd })
-	return s.said(s.plan.Next(s.epoch, engine.Event{Kind: engine.EventStarted, Gone: gone}))
+	return s.tell(s.epoch, engine.Event{Kind: engine.EventStarted, Gone: gone})
 }
 
 // happens tells the plan what happened.
 func (s *stage) happens(at time.Duration, words []string, text string) []string {
 	gone := words[len(words)-1] == "gone"
 	if words[0] == "waited" {
-		return s.said(s.plan.Next(s.epoch.Add(at), engine.Event{Kind: engine.EventWaited, Gone: gone}))
+		return s.tell(s.epoch.Add(at), engine.Event{Kind: engine.EventWaited, Gone: gone})
 	}
-	return s.said(s.plan.Next(s.epoch.Add(at), engine.Event{Kind: engine.EventResult, Gone: gone, Result: s.result(words, text)}))
+	return s.tell(s.epoch.Add(at), engine.Event{Kind: engine.EventResult, Gone: gone, Result: s.result(words, text)})
+}
+
+// says is what something shared answers: "budget refuses 1s", "breaker refuses 1s", "slot refuses", "slot after 20ms",
+// "breaker probes", "hold until 2s", "agrees".
+func (s *stage) says(words []string) engine.Event {
+	switch strings.Join(words[:min(2, len(words))], " ") {
+	case "budget refuses":
+		return engine.Event{Kind: engine.EventRefused, Reason: call.ReasonBudgetExhausted, RetryAfter: s.duration(words[2])}
+	case "breaker refuses":
+		return engine.Event{Kind: engine.EventRefused, Reason: call.ReasonBreakerOpen, RetryAfter: s.duration(words[2])}
+	case "slot refuses":
+		return engine.Event{Kind: engine.EventRefused, Reason: call.ReasonConcurrencyLimit}
+	case "slot after":
+		return engine.Event{Kind: engine.EventAdmitted, Queued: s.duration(words[2])}
+	case "breaker probes":
+		return engine.Event{Kind: engine.EventAdmitted, Probe: true}
+	case "hold until":
+		return engine.Event{Kind: engine.EventHeld, Until: s.epoch.Add(s.duration(words[2]))}
+	case "agrees":
+		return engine.Event{}
+	}
+	s.t.Fatalf("shared: nothing says %q", words)
+	return engine.Event{}
+}
+
+// tell takes the plan on, answering for what is shared: it agrees at once, unless the script says otherwise.
+func (s *stage) tell(now time.Time, ev engine.Event) []string {
+	step := s.plan.Next(now, ev)
+	for step.Kind == engine.StepWithdraw || step.Kind == engine.StepAdmit {
+		answer := engine.Event{}
+		if len(s.shared) > 0 {
+			answer, s.shared = s.shared[0], s.shared[1:]
+		}
+		if answer.Kind == 0 {
+			answer.Kind = engine.EventAdmitted
+			if step.Kind == engine.StepWithdraw {
+				answer.Kind = engine.EventGranted
+			}
+		}
+		now = now.Add(answer.Queued)
+		step = s.plan.Next(now, answer)
+	}
+	return s.said(step)
 }
 
 func (s *stage) result(words []string, text string) call.Result {
@@ -309,6 +358,9 @@ func (s *stage) said(step engine.Step) []string {
 		said := fmt.Sprintf("send %d %s at %s for %s", a.Number, a.Kind, a.Offset, a.Timeout)
 		if a.Waited != 0 {
 			said += fmt.Sprintf(", waited %s", a.Waited)
+		}
+		if a.Queued != 0 {
+			said += fmt.Sprintf(", queued %s", a.Queued)
 		}
 		return []string{said}
 	case engine.StepWait:

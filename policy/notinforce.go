@@ -10,8 +10,8 @@ import (
 // trusts a protection that is not there.
 func NotInForce(rules []Rule) []string {
 	unbuilt := []string{
-		"deadline.max_stream_duration", "retry.hold", "retry.hold_max", "retry.trust_goaway", "status_probe", "budget",
-		"breaker", "concurrency", "hedge", "deferred", "redirects", "egress.proxy", "hand_over",
+		"deadline.max_stream_duration", "retry.trust_goaway", "status_probe", "hedge", "deferred", "redirects", "egress.proxy",
+		"hand_over",
 	}
 	var out []string
 	leaves := settingsLeaves()

@@ -89,7 +89,7 @@ func rules(t testing.TB, c *call.Call) *policy.Effective {
 func do(t testing.TB, o *tracing.Observer, s engine.Sender, g *guard.Guard, c *call.Call, traceparent string) call.Final {
 	t.Helper()
 	ctx, span := o.Begin(t.Context(), traceparent, "")
-	final := engine.New(s, o, g).Do(ctx, c, rules(t, c))
+	final := engine.New(s, o, g, engine.NewOrigins()).Do(ctx, c, rules(t, c))
 	span.End(c, &final, policyInTest)
 	return final
 }

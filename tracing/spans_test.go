@@ -260,7 +260,7 @@ func TestSpansOfACallThatPanicsEndOnce(t *testing.T) {
 			span.Refuse("INTERNAL")
 		}()
 		ask := asked(t, "GET", "https://api.example.com/")
-		engine.New(senderFunc(func(context.Context, call.Attempt) call.Result { panic("of the test") }), o, open()).Do(ctx, ask, rules(t, ask))
+		engine.New(senderFunc(func(context.Context, call.Attempt) call.Result { panic("of the test") }), o, open(), engine.NewOrigins()).Do(ctx, ask, rules(t, ask))
 	}()
 	span.Refuse("INTERNAL") // ended already
 	spans := c.exported(t, o)

@@ -80,7 +80,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	}
 	n.longest.Store(int64(longestCall(in.rules.rules)))
 	calls := broker.NewCallService(broker.CallConfig{
-		Engine: engine.New(n.transport, n.observer, g), Observer: n.observer,
+		Engine: engine.New(n.transport, n.observer, g, engine.NewOrigins()), Observer: n.observer,
 		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
 	}, in.table)
 	n.server = broker.NewServer(calls, broker.ServerConfig{Identities: in.identities, TLS: in.certificate.config(), Log: log})

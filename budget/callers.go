@@ -1,0 +1,83 @@
+package budget
+
+import (
+	"math"
+	"time"
+)
+
+// maxCallers bounds how many callers have an account of their own. Those beyond share one, so that many names get no more together
+// than one does; a caller moves to its own account when another's has run empty.
+const maxCallers = 64
+
+// never is before every instant.
+const never = time.Duration(math.MinInt64 / 2)
+
+// callers tells whether several contend, and what each of them has taken.
+type callers struct {
+	recent   string        // who was seen last
+	recentAt time.Duration // when
+	otherAt  time.Duration // when anybody else was seen last
+	spent    map[string]*series
+	rest     *series // of all callers without an account
+	swept    int64   // the last step in which empty accounts were looked for
+}
+
+func newCallers() callers { return callers{recentAt: never, otherAt: never} }
+
+// saw notes that a caller is active. Two instants are enough to tell whether somebody else is, however many there are: when
+// another caller comes, the one seen last until then is the most recent of all the others.
+func (c *callers) saw(caller string, at time.Duration) {
+	if caller != c.recent {
+		c.otherAt, c.recent = c.recentAt, caller
+	}
+	c.recentAt = at
+}
+
+// contended reports whether anybody but the caller seen last was seen after an instant.
+func (c *callers) contended(after time.Duration) bool { return c.otherAt > after }
+
+// account is where a caller's extra attempts are counted, nil while it has none.
+func (c *callers) account(caller string) *series {
+	if s := c.spent[caller]; s != nil {
+		return s
+	}
+	if len(c.spent) >= maxCallers {
+		return c.rest
+	}
+	return nil
+}
+
+// open is account, which it makes where there is none.
+func (c *callers) open(caller string, now instant, tie bool) *series {
+	if s := c.spent[caller]; s != nil {
+		return s
+	}
+	if len(c.spent) >= maxCallers {
+		c.sweep(now, tie)
+	}
+	if len(c.spent) >= maxCallers {
+		if c.rest == nil {
+			c.rest = new(series)
+		}
+		return c.rest
+	}
+	if c.spent == nil {
+		c.spent = make(map[string]*series)
+	}
+	s := new(series)
+	c.spent[caller] = s
+	return s
+}
+
+// sweep drops accounts that ran empty, once a step at most: it looks at all of them.
+func (c *callers) sweep(now instant, tie bool) {
+	if c.swept == now.tick {
+		return
+	}
+	c.swept = now.tick
+	for name, s := range c.spent {
+		if s.count(now, tie) == 0 {
+			delete(c.spent, name)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package budget
+
+import "time"
+
+// Totals only grow, so that whoever reads them now and then, a meter or a fleet that divides shares, loses nothing in between.
+type Totals struct {
+	// Firsts are the first attempts deposited.
+	Firsts uint64
+	// Granted are the extra attempts allowed; HandedBack are those of them that were not sent.
+	Granted, HandedBack uint64
+	// Refused are the extra attempts not allowed, for whatever reason.
+	Refused uint64
+}
+
+// Snapshot is a budget at one instant.
+type Snapshot struct {
+	// Name is the budget's.
+	Name string
+	// Left is what may be spent before the next refusal: extra attempts of a window or of RulePerRetry, failures of RuleHalf.
+	// Below 1 a window and RulePerRetry refuse.
+	Left float64
+	// Allowance is what the window holds, or the bucket when full, this broker's share of it.
+	Allowance float64
+	// Firsts and Retries are those in the window; 0 for a bucket.
+	Firsts, Retries uint64
+	// Tokens are those in the bucket; 0 for a window.
+	Tokens float64
+	// Share is this broker's part, see SetShare.
+	Share float64
+	// Totals count since the budget was made.
+	Totals Totals
+}
+
+// Snapshot says how the budget stands.
+func (b *Budget) Snapshot(now time.Time) Snapshot {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := b.atLocked(now)
+	s := Snapshot{Name: b.name, Share: b.share, Totals: b.totals}
+	if k := b.bucket; k != nil {
+		s.Tokens = float64(k.tokens) / whole
+		if s.Left = k.left(); !k.closed {
+			s.Allowance = float64(k.max) / whole
+		}
+		return s
+	}
+	w, here := b.window, b.window.grid.locate(at)
+	s.Firsts, s.Retries = w.firsts.count(here, false), w.retries.count(here, w.tie)
+	s.Allowance = w.allowance(s.Firsts, b.share)
+	s.Left = max(s.Allowance-float64(s.Retries), 0)
+	return s
+}

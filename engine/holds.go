@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"sync"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// holds remembers until when an origin asked not to be called: after a 503 by anybody, after a 429 by one credential, since rate
+// limits are per key (semantics.md §4).
+type holds struct {
+	mu    sync.Mutex // protects the fields below
+	until map[holdKey]time.Time
+}
+
+// holdKey is an origin, and the credential that is held; "" holds all.
+type holdKey struct {
+	origin     string
+	credential string
+}
+
+// holdsMax bounds what is remembered; beyond it those that are over leave, and if none is, all do: a hold is a courtesy, not a rule.
+const holdsMax = 10_000
+
+func newHolds() *holds { return &holds{until: make(map[holdKey]time.Time)} }
+
+// of is until when a call is held: for all callers of its origin, or for its credential. A time that has passed holds nobody.
+func (h *holds) of(c *call.Call, p *policy.Effective) time.Time {
+	if h.none() {
+		return time.Time{} // the usual case needs no credential
+	}
+	credential := credentialOf(c, p)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all, own := h.until[holdKey{origin: c.Target.Origin}], h.until[holdKey{c.Target.Origin, credential}]
+	if all.After(own) {
+		return all
+	}
+	return own
+}
+
+func (h *holds) none() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.until) == 0
+}
+
+// hold never shortens a hold that stands.
+func (h *holds) hold(now time.Time, k holdKey, until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.until) >= holdsMax {
+		h.forgetLocked(now)
+	}
+	if until.After(h.until[k]) {
+		h.until[k] = until
+	}
+}
+
+func (h *holds) forgetLocked(now time.Time) {
+	for k, until := range h.until {
+		if !until.After(now) {
+			delete(h.until, k)
+		}
+	}
+	if len(h.until) >= holdsMax {
+		clear(h.until)
+	}
+}
+
+// credentialOf names what an upstream's rate limit counts by: the credential that the policy injects, else the request's own
+// Authorization, else the caller. Never empty, so that it is never all.
+func credentialOf(c *call.Call, p *policy.Effective) string {
+	for i := range p.Credentials {
+		if cred := &p.Credentials[i]; cred.Covers(c.Target.Host) {
+			return "secret:" + cred.Secret
+		}
+	}
+	if own := fieldValues(c.Headers, "Authorization"); len(own) > 0 {
+		sum := sha256.Sum256([]byte(own[0])) // not the secret itself
+		return "authorization:" + string(sum[:])
+	}
+	return "caller:" + c.Caller
+}

@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sallyport/sallyport/breaker"
+	"github.com/sallyport/sallyport/budget"
+	"github.com/sallyport/sallyport/bulkhead"
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// Origins is what all callers of an origin share: whether it may be tried, how many extra attempts may be spent on it, how many may
+// run at once, and until when it is held. Each is kept per origin and per distinct settings of its block, so that two policies with
+// different thresholds for one origin do not mix (semantics.md §6).
+type Origins struct {
+	breakers  *registry[breakerKey, *breaker.Breaker]
+	budgets   *registry[budgetKey, *budget.Budget]
+	bulkheads *registry[bulkheadKey, *bulkhead.Bulkhead]
+	holds     *holds
+}
+
+type breakerKey struct {
+	origin   string
+	settings breaker.Config
+}
+
+type bulkheadKey struct {
+	origin   string
+	settings bulkhead.Config
+}
+
+// budgetKey holds the settings by value; the kind not used is zero.
+type budgetKey struct {
+	origin string
+	window budget.Window
+	bucket budget.TokenBucket
+	share  float64
+}
+
+// NewOrigins knows no origin yet.
+func NewOrigins() *Origins {
+	return &Origins{
+		breakers: newRegistry(
+			func(k breakerKey) *breaker.Breaker { return breaker.New(k.settings) },
+			func(b *breaker.Breaker, now time.Time) bool { return b.State(now) == breaker.Closed }),
+		budgets: newRegistry(newBudget, func(*budget.Budget, time.Time) bool { return true }),
+		bulkheads: newRegistry(
+			func(k bulkheadKey) *bulkhead.Bulkhead { return bulkhead.New(k.settings) },
+			func(b *bulkhead.Bulkhead, _ time.Time) bool { return b.Snapshot().InFlight == 0 }),
+		holds: newHolds(),
+	}
+}
+
+func newBudget(k budgetKey) *budget.Budget {
+	cfg := budget.Config{Name: k.origin, CallerMaxShare: k.share}
+	if k.bucket != (budget.TokenBucket{}) {
+		cfg.TokenBucket = &k.bucket
+	} else {
+		cfg.Window = &k.window
+	}
+	b, err := budget.New(cfg)
+	if err != nil {
+		panic(err) // the policy was validated: its settings always make a budget
+	}
+	return b
+}
+
+// origin is the shared state that rules one call.
+type origin struct {
+	breaker  *breaker.Breaker
+	budget   *budget.Budget
+	bulkhead *bulkhead.Bulkhead
+	leave    func()
+}
+
+// enter finds the state of a call's origin; whoever enters leaves.
+func (o *Origins) enter(c *call.Call, p *policy.Effective, now time.Time) origin {
+	name := c.Target.Origin
+	br, brEntry := o.breakers.enter(breakerKey{name, breaker.Config(p.Breaker)}, now)
+	bu, buEntry := o.budgets.enter(budgetKeyOf(name, &p.Budget), now)
+	bh, bhEntry := o.bulkheads.enter(bulkheadKey{name, bulkhead.Config(p.Concurrency)}, now)
+	return origin{breaker: br, budget: bu, bulkhead: bh, leave: func() {
+		o.breakers.leave(brEntry)
+		o.budgets.leave(buEntry)
+		o.bulkheads.leave(bhEntry)
+	}}
+}
+
+func budgetKeyOf(name string, b *policy.Budget) budgetKey {
+	k := budgetKey{origin: name, share: b.CallerMaxShare}
+	if t := b.TokenBucket; t != nil {
+		k.bucket = budget.TokenBucket{MaxTokens: t.MaxTokens, TokenRatio: t.TokenRatio, Rule: budget.Rule(t.Rule)}
+	} else {
+		k.window = budget.Window(*b.Window)
+	}
+	return k
+}
