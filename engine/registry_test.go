@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+)
+
+func TestRegistryIsBoundedAndKeepsWhatIsInUseOrNotAtRest(t *testing.T) {
+	now := time.Now()
+	made := 0
+	r := newRegistry(func(int) *bool { made++; return new(bool) }, func(busy *bool, _ time.Time) bool { return !*busy })
+	open, _ := r.enter(-1, now)
+	*open = true // not at rest, though nobody uses it
+	_, used := r.enter(-2, now)
+	for key := range 3 * originsMax {
+		_, e := r.enter(key, now)
+		r.leave(e)
+	}
+	size := 0
+	for i := range r.shard {
+		size += len(r.shard[i].entries)
+	}
+	if size > originsMax+2*evictionLook {
+		t.Errorf("%d entries, want at most about %d", size, originsMax)
+	}
+	before := made
+	if again, _ := r.enter(-1, now); again != open {
+		t.Error("what was not at rest was forgotten")
+	}
+	if _, again := r.enter(-2, now); again != used {
+		t.Error("what was in use was forgotten")
+	}
+	if made != before {
+		t.Error("made anew")
+	}
+}
+
+func TestHoldsAreBoundedAndNeverShortened(t *testing.T) {
+	h, now := newHolds(), time.Now()
+	k := holdKey{origin: "o"}
+	h.hold(now, k, now.Add(4*time.Second))
+	h.hold(now, k, now.Add(time.Second))
+	if got := h.until[k].Sub(now); got != 4*time.Second {
+		t.Errorf("held for %s, want 4s", got)
+	}
+	for i := range 2 * holdsMax {
+		h.hold(now, holdKey{origin: string(rune(i)), credential: "c"}, now.Add(time.Duration(i)))
+		if len(h.until) > holdsMax {
+			t.Fatalf("%d holds", len(h.until))
+		}
+	}
+}
+
+func TestCredentialIsNamedByWhatARateLimitCounts(t *testing.T) {
+	c := &call.Call{Caller: "one"}
+	if got := credentialOf(c, policyOf(t)); got != "caller:one" {
+		t.Error(got)
+	}
+	c.Headers = []call.Header{{Name: "authorization", Value: "Bearer s3cr3t"}}
+	own := credentialOf(c, policyOf(t))
+	if len(own) != len("authorization:")+32 {
+		t.Errorf("%q is not a digest", own)
+	}
+}
