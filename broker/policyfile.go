@@ -61,14 +61,14 @@ func parsePolicies(name string, data []byte, checks ...func([]policy.Rule) []pol
 	return rules, nil
 }
 
-// singleDocument reads the tree of the text; an empty one has an empty block. A second document would be dropped without a word by every
-// decoder here, so it is refused.
+// singleDocument reads the tree of the text. One without a list of policies is refused: a file that was cut short, by a full disk or in
+// the middle of writing, must not read as "no policies". A second document would be dropped without a word by every decoder here.
 func singleDocument(data []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF):
-		return &yaml.Node{Kind: yaml.MappingNode}, nil
+		return nil, errors.New(noPolicies)
 	case err != nil:
 		return nil, syntaxError(err)
 	}
@@ -80,14 +80,19 @@ func singleDocument(data []byte) (*yaml.Node, error) {
 		return nil, fmt.Errorf("%d:%d: a second document begins here: put all policies into one list", second.Line, second.Column)
 	}
 	if len(document.Content) == 0 || document.Content[0].Tag == "!!null" {
-		return &yaml.Node{Kind: yaml.MappingNode}, nil
+		return nil, errors.New(noPolicies)
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf(`%d:%d: write "policies:" and a list of policies below it`, root.Line, root.Column)
 	}
+	if len(root.Content) == 0 {
+		return nil, errors.New(noPolicies)
+	}
 	return root, nil
 }
+
+const noPolicies = `1:1: nothing in it: write "policies:" and a list of policies below it, or "policies: []" for none`
 
 // withLines gives the text as many lines as its tree speaks of. The decoder quotes the line of an error and takes a line for what
 // ends in LF. YAML ends lines in CR and others too, and places an absent value behind the last one: without the lines it counts on,

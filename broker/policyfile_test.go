@@ -78,9 +78,6 @@ policies:
 
 func TestLegalThoughOdd(t *testing.T) {
 	for name, text := range map[string]string{
-		"an empty file":                   "",
-		"nothing but a comment":           "# later\n",
-		"an empty document":               "---\n",
 		"no policies":                     "policies: []\n",
 		"a margin above the timeout":      inPolicy("deadline: {default_timeout: 1s, caller_margin: 5s}"),
 		"zero where it switches off":      inPolicy("breaker: {consecutive_failures: 0, slow_call_threshold: 0s, ramp: 0s}\nconcurrency: {max_in_flight: 0}\nhedge: {max_hedges: 0}\nretry: {hold_max: 0s}"),
@@ -238,4 +235,15 @@ func FuzzPolicyFile(f *testing.F) {
 			t.Fatalf("accepted, but: %v", err)
 		}
 	})
+}
+
+// A file that was cut short must not read as "no policies": the rules in force would be gone.
+func TestFileWithoutAListIsRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"an empty file": "", "nothing but a comment": "# later\n", "an empty document": "---\n", "an empty block": "{}", "null": "null",
+	} {
+		if _, err := parsePolicies("f", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), "f:1:1: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

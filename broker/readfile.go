@@ -10,6 +10,10 @@ import (
 const maxFileBytes = 16 << 20
 
 func readBounded(path string) ([]byte, error) {
+	// Looked at before it is opened: a pipe in the place of a file would hang the reader.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file, and the caller what it was wanted for

@@ -3,6 +3,7 @@ package broker
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -21,5 +22,12 @@ func TestConfigurationFileIsBounded(t *testing.T) {
 	}
 	if _, err := readBounded("/dev/zero"); err == nil {
 		t.Error("an endless file was read")
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readBounded(pipe); err == nil { // and did not hang
+		t.Error("a pipe was read")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sallyport/sallyport/client"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
@@ -30,9 +31,9 @@ const lateOpening = 300 * time.Millisecond
 func newDemo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show what a broker is for: six calls to a flaky upstream, explained",
-		Long: `Run a broker and a flaky upstream in this process, on loopback ports of their own, and make six calls that show each
-mechanism: what happened, what was proved, what was decided, and what the upstream saw. Nothing is left behind.
+		Short: "Show what a broker is for: nine scenes with a flaky upstream, explained",
+		Long: `Run a broker and a flaky upstream in this process, on loopback ports of their own, and play nine scenes that show
+each mechanism: what happened, what was proved, what was decided, and what the upstream saw. Nothing is left behind.
 
 Exit codes: 0 every call ended as told · 1 one did not.`,
 		Example: "  sallyport demo",
@@ -89,21 +90,21 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 		}
 	}
 	if wrong > 0 {
-		return fmt.Errorf("demo: %d of %d calls did not end as told", wrong, len(steps))
+		return fmt.Errorf("demo: %d of %d scenes did not end as told", wrong, len(steps))
 	}
 	sayf(out, demoEnd)
 	return nil
 }
 
 const demoEnd = `
-All six ended as told. Where to go next:
+All nine ended as told. Where to go next:
   sallyport serve --dev                        run a broker that may call your own machine
   sallyport call GET http://127.0.0.1:PORT/    make a call through it
   sallyport policy resolve GET URL             see every value that rules a call, and who set it
   sallyport help                               everything else
 `
 
-// run makes the call of one step and shows it. The text is the difference from what was told, "" when there is none.
+// run makes the calls of one step and shows them. The text is the difference from what was told, "" when there is none.
 func (s *demoStep) run(ctx context.Context, out io.Writer, c *client.Client, upstream *flaky) (string, error) {
 	target := upstream.url
 	opened := make(chan *flaky, 1) // receives the late upstream, or nil; then it is closed
@@ -118,25 +119,97 @@ func (s *demoStep) run(ctx context.Context, out io.Writer, c *client.Client, ups
 			opened <- openLate(ctx, addr)
 		}()
 	}
-	limited, cancel := context.WithTimeout(ctx, s.timeout)
+	var retryAfter time.Duration
+	for i := range s.calls {
+		dc := &s.calls[i]
+		if dc.about != "" {
+			sayf(out, "%s", wrap("- ", dc.about))
+		}
+		if dc.patient {
+			pause(ctx, retryAfter)
+		}
+		before, _ := upstream.saw(dc.path)
+		replies, err := dc.make(ctx, c, target)
+		if s.late {
+			if upstream = <-opened; upstream == nil {
+				return "the late port could not be opened", nil
+			}
+			defer upstream.close()
+		}
+		if err != nil {
+			return "", err
+		}
+		requests, keys := upstream.saw(dc.path)
+		if problem := dc.show(out, target, replies, requests-before, keys); problem != "" {
+			return problem, nil
+		}
+		if attempts := replies[0].GetAttempts(); s.late && (len(attempts) < 2 || attempts[0].GetEvidence() != pb.Evidence_EVIDENCE_NOT_SENT) {
+			return "the first attempt was not refused", nil
+		}
+		retryAfter = replies[0].GetRetryAfter().AsDuration()
+	}
+	return "", nil
+}
+
+// make makes the call, for all its callers at once.
+func (dc *demoCall) make(ctx context.Context, c *client.Client, target string) ([]*pb.CallResponse, error) {
+	limited, cancel := context.WithTimeout(ctx, dc.timeout)
 	defer cancel()
-	req := &pb.CallRequest{Request: &pb.HttpRequest{Method: s.method, Url: target + s.path}, OperationId: s.operationID}
-	if s.method == "POST" {
+	replies := make([]*pb.CallResponse, max(1, dc.callers))
+	var group errgroup.Group
+	for i := range replies {
+		group.Go(func() (err error) {
+			replies[i], err = c.Call(limited, dc.request(target))
+			return err
+		})
+	}
+	return replies, group.Wait()
+}
+
+func (dc *demoCall) request(target string) *pb.CallRequest {
+	req := &pb.CallRequest{
+		Request:     &pb.HttpRequest{Method: dc.method, Url: target + dc.path},
+		OperationId: dc.operationID, MaxAttempts: dc.maxAttempts,
+	}
+	if dc.method == "POST" {
 		req.Request.Body = []byte(`{"amount": 1}`)
 	}
-	resp, err := c.Call(limited, req)
-	if s.late {
-		if upstream = <-opened; upstream == nil {
-			return "the late port could not be opened", nil
+	return req
+}
+
+// show prints the longest of the replies and what the upstream saw, and checks all of them.
+func (dc *demoCall) show(out io.Writer, target string, replies []*pb.CallResponse, requests, keys int) string {
+	longest := replies[0]
+	var sends uint32
+	problem := ""
+	for _, reply := range replies {
+		sends += reply.GetSends()
+		if len(reply.GetAttempts()) > len(longest.GetAttempts()) {
+			longest = reply
 		}
-		defer upstream.close()
+		if problem == "" {
+			problem = dc.check(reply)
+		}
 	}
-	if err != nil {
-		return "", err
+	sayf(out, "%s", timeline(dc.request(target), longest))
+	if len(replies) > 1 {
+		sayf(out, "This was one of %d callers; all ended %s.\n", len(replies), outcomeName(dc.outcome))
 	}
-	requests, keys := upstream.saw(s.path)
-	sayf(out, "%s%s\n", timeline(req, resp), sawWords(requests, keys))
-	return s.check(resp, requests, keys), nil
+	sayf(out, "%s\n", sawWords(requests, keys))
+	if problem != "" {
+		return problem
+	}
+	return dc.checkUpstream(requests, keys, sends)
+}
+
+// pause lets that time pass, and a little more: the broker's clock decides when it is over.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d + 10*time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // openLate opens the upstream at that address after a moment; nil when it cannot.

@@ -9,21 +9,35 @@ import (
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
-// demoStep is one call of the demo: what it shows, and how it must end.
+// demoStep is one scene of the demo: what it shows, and its calls in order.
 type demoStep struct {
 	title, about string
+	// late: the upstream of this step opens its port only after the first attempt was refused.
+	late  bool
+	calls []demoCall
+}
+
+// demoCall is one call, or several at once, and how it must end.
+type demoCall struct {
+	about        string // said before it, where a step has several
 	method, path string
 	timeout      time.Duration
 	operationID  string
-	// late: the upstream of this step opens its port only after the first attempt was refused.
-	late bool
+	maxAttempts  uint32
+	callers      int  // that make it at the same time; 0: one
+	patient      bool // it is made when the retry_after of the reply before has passed
 
 	outcome  pb.Outcome
 	effect   pb.Effect
 	next     pb.NextStep
-	requests int // that the upstream saw
-	keys     int // different ones among them
+	reason   pb.Reason      // unspecified: not looked at
+	kind     pb.AttemptKind // of the first attempt; unspecified: not looked at
+	requests int            // that the upstream saw of this call
+	keys     int            // different ones among them
 }
+
+// stormCallers is how many make the same call at once in the step of the budget.
+const stormCallers = 10
 
 // demoScripts is how the flaky upstream behaves, path by path.
 func demoScripts() map[string][]reply {
@@ -35,6 +49,9 @@ func demoScripts() map[string][]reply {
 		"/orders":    {{status: 201, body: "order made"}},
 		"/transfers": {{}},
 		"/payments":  {{}, {status: 201, body: "paid once"}},
+		"/weather":   {{status: busy, body: "down"}, {status: busy, body: "down"}, {status: busy, body: "down"}, {status: ok, body: "sunny"}},
+		"/news":      {{status: busy, together: stormCallers, body: "busy"}},
+		"/tickets":   {{status: busy, retryAfter: "1", body: "in a second, please"}, {status: ok, body: "two left"}},
 	}
 }
 
@@ -46,63 +63,88 @@ func demoSteps() []demoStep {
 	)
 	return []demoStep{
 		{
-			title:  "A retry",
-			about:  "The upstream is busy once and answers 503. A GET may be repeated, so the broker waits and tries again.",
-			method: "GET", path: "/stock", timeout: 3 * time.Second,
-			outcome: success, effect: answered, next: done, requests: 2,
+			title: "A retry",
+			about: "The upstream is busy once and answers 503. A GET may be repeated, so the broker waits and tries again.",
+			calls: []demoCall{{
+				method: "GET", path: "/stock", timeout: 3 * time.Second,
+				outcome: success, effect: answered, next: done, requests: 2,
+			}},
 		},
 		{
-			title:  "Retry-After",
-			about:  "The upstream answers 503 and asks for one second. The broker waits that long, although its own backoff is shorter.",
-			method: "GET", path: "/prices", timeout: 5 * time.Second,
-			outcome: success, effect: answered, next: done, requests: 2,
+			title: "Retry-After",
+			about: "The upstream answers 503 and asks for one second. The broker waits that long, although its own backoff is shorter.",
+			calls: []demoCall{{
+				method: "GET", path: "/prices", timeout: 5 * time.Second,
+				outcome: success, effect: answered, next: done, requests: 2,
+			}},
 		},
 		{
 			title: "A deadline that cannot hold another attempt",
 			about: "The caller allows 1.5s and the upstream takes 1s to say that it is busy. Another attempt would not fit, so the " +
 				"call ends at once with a typed answer instead of running into the deadline.",
-			method: "GET", path: "/report", timeout: 1500 * time.Millisecond,
-			outcome: pb.Outcome_OUTCOME_DEADLINE_EXCEEDED, effect: answered, next: pb.NextStep_NEXT_STEP_RETRY, requests: 1,
+			calls: []demoCall{{
+				method: "GET", path: "/report", timeout: 1500 * time.Millisecond,
+				outcome: pb.Outcome_OUTCOME_DEADLINE_EXCEEDED, effect: answered, next: pb.NextStep_NEXT_STEP_RETRY, requests: 1,
+			}},
 		},
 		{
 			title: "A POST that is repeated because nothing was sent",
 			about: "Nobody listens on the upstream's port yet, it opens a moment later. A refused connection proves that not one " +
 				"byte was sent, and so even a POST without a key may be tried again.",
-			method: "POST", path: "/orders", timeout: 5 * time.Second, late: true,
-			outcome: success, effect: answered, next: done, requests: 1,
+			late: true,
+			calls: []demoCall{{
+				method: "POST", path: "/orders", timeout: 5 * time.Second,
+				outcome: success, effect: answered, next: done, requests: 1,
+			}},
 		},
 		{
 			title: "A POST whose answer is lost",
 			about: "The upstream takes the request and the connection breaks before the answer. The transfer may have been made: " +
 				"a repeat could make a second one. The broker does not guess, it says UNKNOWN.",
-			method: "POST", path: "/transfers", timeout: 3 * time.Second,
-			outcome: pb.Outcome_OUTCOME_UNKNOWN, effect: pb.Effect_EFFECT_UNKNOWN, next: pb.NextStep_NEXT_STEP_RECONCILE, requests: 1,
+			calls: []demoCall{{
+				method: "POST", path: "/transfers", timeout: 3 * time.Second,
+				outcome: pb.Outcome_OUTCOME_UNKNOWN, effect: pb.Effect_EFFECT_UNKNOWN, next: pb.NextStep_NEXT_STEP_RECONCILE, requests: 1,
+			}},
 		},
 		{
 			title: "The same with an idempotency contract",
 			about: "Again the answer is lost, but the policy knows that this upstream understands Idempotency-Key. The broker repeats " +
 				"under one and the same key, and the upstream pays once.",
-			method: "POST", path: "/payments", timeout: 3 * time.Second, operationID: "payment-4711",
-			outcome: success, effect: answered, next: done, requests: 2, keys: 1,
+			calls: []demoCall{{
+				method: "POST", path: "/payments", timeout: 3 * time.Second, operationID: "payment-4711",
+				outcome: success, effect: answered, next: done, requests: 2, keys: 1,
+			}},
 		},
+		demoBreaker(),
+		demoBudget(),
+		demoHold(),
 	}
 }
 
-// check says how the end of a step differs from what was told; "" when it does not.
-func (s *demoStep) check(resp *pb.CallResponse, requests, keys int) string {
+// check says how the end of a call differs from what was told; "" when it does not.
+func (c *demoCall) check(resp *pb.CallResponse) string {
 	switch {
-	case resp.GetOutcome() != s.outcome:
-		return fmt.Sprintf("the outcome is %s, not %s", outcomeName(resp.GetOutcome()), outcomeName(s.outcome))
-	case resp.GetEffect() != s.effect:
-		return fmt.Sprintf("the effect is %s, not %s", effectName(resp.GetEffect()), effectName(s.effect))
-	case resp.GetNext() != s.next:
-		return fmt.Sprintf("the next step is %s, not %s", resp.GetNext(), s.next)
-	case requests != s.requests || int(resp.GetSends()) != s.requests:
-		return fmt.Sprintf("the upstream saw %d requests and the broker counted %d sends, not %d", requests, resp.GetSends(), s.requests)
-	case keys != s.keys:
-		return fmt.Sprintf("the upstream saw %d different keys, not %d", keys, s.keys)
-	case s.late && (len(resp.GetAttempts()) < 2 || resp.GetAttempts()[0].GetEvidence() != pb.Evidence_EVIDENCE_NOT_SENT):
-		return "the first attempt was not refused"
+	case resp.GetOutcome() != c.outcome:
+		return fmt.Sprintf("the outcome is %s, not %s", outcomeName(resp.GetOutcome()), outcomeName(c.outcome))
+	case resp.GetEffect() != c.effect:
+		return fmt.Sprintf("the effect is %s, not %s", effectName(resp.GetEffect()), effectName(c.effect))
+	case resp.GetNext() != c.next:
+		return fmt.Sprintf("the next step is %s, not %s", resp.GetNext(), c.next)
+	case c.reason != pb.Reason_REASON_UNSPECIFIED && resp.GetReason() != c.reason:
+		return fmt.Sprintf("the reason is %s, not %s", resp.GetReason(), c.reason)
+	case c.kind != pb.AttemptKind_ATTEMPT_KIND_UNSPECIFIED && (len(resp.GetAttempts()) == 0 || resp.GetAttempts()[0].GetKind() != c.kind):
+		return fmt.Sprintf("the first attempt is no %s", kindWord(c.kind))
+	}
+	return ""
+}
+
+// checkUpstream says how what the upstream saw differs from what was told and from what the broker counted.
+func (c *demoCall) checkUpstream(requests, keys int, sends uint32) string {
+	switch {
+	case requests != c.requests || int(sends) != c.requests:
+		return fmt.Sprintf("the upstream saw %d requests and the broker counted %d sends, not %d", requests, sends, c.requests)
+	case keys != c.keys:
+		return fmt.Sprintf("the upstream saw %d different keys, not %d", keys, c.keys)
 	}
 	return ""
 }

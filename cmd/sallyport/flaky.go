@@ -17,7 +17,9 @@ type reply struct {
 	status     int
 	retryAfter string
 	after      time.Duration
-	body       string
+	// together, in the first reply of a script, holds all of them back until so many requests have come; 0: none.
+	together int
+	body     string
 }
 
 // flaky is a real HTTP server that fails by script: request n of a path gets reply n, later ones the last.
@@ -35,6 +37,7 @@ type flaky struct {
 type sightings struct {
 	requests int
 	keys     map[string]int // by Idempotency-Key, "" without one
+	gathered chan struct{}  // closed by the request that makes them as many as the first reply waits for
 }
 
 // startFlaky serves the scripts on a loopback address until it is closed.
@@ -66,9 +69,14 @@ func (f *flaky) close() {
 // ServeHTTP answers by script (http.Handler).
 func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body) // a lost answer comes after the work: take the request whole
-	next, known := f.next(r)
+	next, gathered, known := f.next(r)
 	if !known {
 		http.NotFound(w, r)
+		return
+	}
+	select {
+	case <-gathered:
+	case <-r.Context().Done():
 		return
 	}
 	timer := time.NewTimer(next.after)
@@ -89,22 +97,25 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, next.body+"\n")
 }
 
-// next counts the request and picks its reply.
-func (f *flaky) next(r *http.Request) (reply, bool) {
+// next counts the request and picks its reply, which waits for gathered.
+func (f *flaky) next(r *http.Request) (answer reply, gathered <-chan struct{}, known bool) {
 	script := f.scripts[r.URL.Path]
 	if len(script) == 0 {
-		return reply{}, false
+		return reply{}, nil, false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.seen[r.URL.Path]
 	if s == nil {
-		s = &sightings{keys: map[string]int{}}
+		s = &sightings{keys: map[string]int{}, gathered: make(chan struct{})}
 		f.seen[r.URL.Path] = s
 	}
 	s.requests++
 	s.keys[r.Header.Get("Idempotency-Key")]++
-	return script[min(s.requests, len(script))-1], true
+	if s.requests == max(1, script[0].together) {
+		close(s.gathered)
+	}
+	return script[min(s.requests, len(script))-1], s.gathered, true
 }
 
 // saw tells how many requests came to a path, and under how many different keys.

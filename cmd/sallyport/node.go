@@ -137,10 +137,10 @@ func (n *node) enforcing(calls *broker.CallService) func(*policy.Table, []policy
 // stop drains and ends the node: calls in flight finish within their deadlines, or end when ctx does. It returns after every
 // goroutine of the node has ended.
 func (n *node) stop(ctx context.Context) error {
-	n.files.close()
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(n.longest.Load())+drainGrace)
 	defer cancel()
-	n.server.Drain(ctx)
+	n.server.Drain(ctx) // first of all: from now on no call is taken
+	n.files.close()
 	err := n.health.Close() // to the last moment it told that the broker drains
 	_ = n.serving.Wait()    // they report through failed
 	n.transport.Close()

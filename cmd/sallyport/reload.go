@@ -14,6 +14,17 @@ import (
 // link that mounted secrets are made of, works on every file system, and outlives editors that replace a file.
 const pollEvery = time.Second
 
+const (
+	// retryEvery is how often files that could not be read are tried again: for want of a permission or of a free descriptor, which
+	// may come without the files changing.
+	retryEvery = 10 * time.Second
+	// steadyLook and steadyMost bound how long a demand to read waits for files that are being written.
+	steadyLook = 50 * time.Millisecond
+	steadyMost = time.Second
+	// closeTime bounds the wait for a read that hangs, on a file system that is gone.
+	closeTime = 2 * time.Second
+)
+
 // reloader puts changed files into force while the broker runs: all that a file says, or nothing of it.
 type reloader struct {
 	sources []*source
@@ -27,6 +38,7 @@ type source struct {
 	paths        []string
 	reload       func()
 	loaded, seen stamp
+	retryAt      time.Time // of files that could not be read; zero when they could
 }
 
 // newSources looks at every file before any is read, so that no change between the two is missed.
@@ -86,17 +98,57 @@ func (r *reloader) ask() {
 	}
 }
 
+// close waits for a reload under way, for a while: one that hangs in the file system must not keep the broker from ending.
 func (r *reloader) close() {
 	close(r.stop)
-	<-r.done
+	timer := time.NewTimer(closeTime)
+	defer timer.Stop()
+	select {
+	case <-r.done:
+	case <-timer.C:
+	}
 }
 
+// again reads the files because somebody asked, once they are still: whoever writes them may have asked too early.
 func (s *source) again() {
-	s.loaded = look(s.paths)
-	s.seen = s.loaded
-	if len(s.paths) > 0 {
-		s.reload()
+	if len(s.paths) == 0 {
+		return
 	}
+	s.seen = look(s.paths)
+	for waited := time.Duration(0); waited < steadyMost; waited += steadyLook {
+		timer := time.NewTimer(steadyLook)
+		<-timer.C
+		now := look(s.paths)
+		still := now.equal(s.seen)
+		s.seen = now
+		if still {
+			break
+		}
+	}
+	s.read()
+}
+
+func (s *source) read() {
+	s.loaded, s.retryAt = s.seen, time.Time{}
+	s.reload()
+	if !readable(s.loaded) {
+		s.retryAt = time.Now().Add(retryEvery)
+	}
+}
+
+// readable tells whether the files could be read just now; one that is not there will be noticed when it comes.
+func readable(files stamp) bool {
+	for path, info := range files {
+		if info == nil || !info.Mode().IsRegular() {
+			continue
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return false
+		}
+		_ = f.Close() // only opened
+	}
+	return true
 }
 
 // againIfChanged reads files that changed and have been still since the last look: half a policy file may be sound by itself.
@@ -104,9 +156,9 @@ func (s *source) againIfChanged() {
 	now := look(s.paths)
 	still := now.equal(s.seen)
 	s.seen = now
-	if still && !now.equal(s.loaded) {
-		s.loaded = now
-		s.reload()
+	due := !s.retryAt.IsZero() && !time.Now().Before(s.retryAt)
+	if still && (due || !now.equal(s.loaded)) {
+		s.read()
 	}
 }
 

@@ -60,11 +60,13 @@ func (l *lockedText) String() string {
 	return l.text.String()
 }
 
-// marked is a policy file whose calls bear a mark.
+// marked is a policy file whose calls bear a mark. Half of all attempts fail at echo, which neither breaker nor budget shall mind.
 func marked(mark string) string {
 	return fmt.Sprintf(`policies:
   - name: policies/all
     retry: { backoff: { base: 1ms, jitter: JITTER_NONE } }
+    breaker: { consecutive_failures: 0, min_requests: 1000000 }
+    budget: { window: { ratio: 1, period: 10s, min_per_second: 1000 } }
     headers: { set: { X-Mark: "%s" } }
   - name: policies/other
     match: { hosts: [other.example.com] }

@@ -42,37 +42,38 @@ broken configuration, policy, token or secret file.`,
 			}
 			// Whoever reads the log may go away; that is no reason to end with calls in flight.
 			signal.Ignore(syscall.SIGPIPE)
-			signals := make(chan os.Signal, 2) // closed by nobody
-			signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-			defer signal.Stop(signals)
-			return serve(cmd.Context(), s, cmd.ErrOrStderr(), signals)
+			// Of their own each, so that no storm of SIGHUPs crowds out the signal to end.
+			ends, hangups := make(chan os.Signal, 2), make(chan os.Signal, 1) // closed by nobody
+			signal.Notify(ends, syscall.SIGTERM, syscall.SIGINT)
+			signal.Notify(hangups, syscall.SIGHUP)
+			defer signal.Stop(ends)
+			defer signal.Stop(hangups)
+			return serve(cmd.Context(), s, cmd.ErrOrStderr(), ends, hangups)
 		}),
 	}
 	settingFlags(cmd.Flags())
 	return cmd
 }
 
-// serve runs a broker until the first signal drains it, and a second one or the end of ctx ends it. SIGHUP has the files read again.
-func serve(ctx context.Context, s *settings, errOut io.Writer, signals <-chan os.Signal) error {
-	log := slog.New(slog.NewTextHandler(errOut, nil))
+// serve runs a broker until the first of ends drains it, and a second one or the end of ctx ends it. A hangup has the files read again.
+func serve(ctx context.Context, s *settings, errOut io.Writer, ends, hangups <-chan os.Signal) error {
+	lines := newLogWriter(errOut)
+	defer lines.close()
+	log := slog.New(slog.NewTextHandler(lines, nil))
 	n, err := startNode(ctx, s, log)
 	if err != nil {
 		return err
 	}
-	broken := untilDrain(ctx, n, signals, log)
+	broken := untilDrain(ctx, n, ends, hangups, log)
 	drain, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watching := make(chan struct{}) // closed by the goroutine below
 	go func() {
 		defer close(watching)
-		for drain.Err() == nil {
-			select {
-			case sig := <-signals:
-				if sig != syscall.SIGHUP { // a terminal that hangs up asks for nothing
-					cancel()
-				}
-			case <-drain.Done():
-			}
+		select {
+		case <-ends:
+			cancel()
+		case <-drain.Done():
 		}
 	}()
 	err = n.stop(drain)
@@ -86,14 +87,12 @@ func serve(ctx context.Context, s *settings, errOut io.Writer, signals <-chan os
 }
 
 // untilDrain returns when it is time to drain, with the error of a listener that failed.
-func untilDrain(ctx context.Context, n *node, signals <-chan os.Signal, log *slog.Logger) error {
+func untilDrain(ctx context.Context, n *node, ends, hangups <-chan os.Signal, log *slog.Logger) error {
 	for {
 		select {
-		case sig := <-signals:
-			if sig == syscall.SIGHUP {
-				n.files.ask()
-				continue
-			}
+		case <-hangups:
+			n.files.ask()
+		case sig := <-ends:
 			log.Info("draining; a second signal ends at once", "signal", sig.String())
 			return nil
 		case err := <-n.failed:

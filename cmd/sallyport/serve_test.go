@@ -72,7 +72,7 @@ func startServe(t *testing.T, signals <-chan os.Signal) (*client.Client, <-chan 
 	reader, writer := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := serve(context.Background(), s, writer, signals) //nolint:usetesting // it ends by its signals, not by the test
+		err := serve(context.Background(), s, writer, signals, nil) //nolint:usetesting // it ends by its signals, not by the test
 		_ = writer.Close()
 		ended <- err
 	}()
