@@ -203,3 +203,12 @@ func TestShareOfABucketKeepsHowFullItIs(t *testing.T) {
 		token.HandBack(epoch)
 	}
 }
+
+func TestThousandthsAreNotLostInBinary(t *testing.T) {
+	b := newBudget(t, bucketOf(5, 1.001, budget.RulePerRetry)) // 1.001 · 1000 is 1000.9999999999999
+	granted(b, epoch, "", 3)
+	b.Succeeded(epoch)
+	if got := b.Snapshot(epoch).Tokens; got != 3.001 {
+		t.Errorf("%v tokens, want 3.001", got)
+	}
+}

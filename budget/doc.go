@@ -7,7 +7,7 @@
 //	          now − period                                  now
 //	               │◄──────────────── period ────────────────►│
 //	first attempts │·  · ···  ·  · ·· ···  ·  ·· ·   ··· · · ·│   a retry is allowed while
-//	retries        │   r        r          r         r        │   retries + 1 ≤ ratio · first attempts + min_per_second · period
+//	retries        │   ▪        ▪          ▪         ▪        │   retries + 1 ≤ ratio · first attempts + min_per_second · period
 //
 // The token bucket counts how it went:
 //

@@ -36,26 +36,20 @@ func (w *window) deposit(at time.Duration, caller string) {
 func (w *window) withdraw(at time.Duration, caller string, share float64) (int64, *series, *RefusedError) {
 	now := w.grid.locate(at)
 	w.callers.saw(caller, at)
-	limit := func(firsts uint64) float64 { return w.allowance(firsts, share) }
-	firsts := w.firsts.count(now, false)
-	if !fits(w.retries.count(now, w.tie), limit(firsts)) {
-		return 0, nil, &RefusedError{Reason: ReasonSpent, RetryAfter: w.opensIn(at, &w.retries, limit)}
+	contended := w.callers.contended(at - w.grid.period())
+	account := w.callers.account(caller)
+	allowance := w.allowance(w.firsts.count(now, false), share)
+	reason := Reason(0)
+	switch {
+	case !fits(w.retries.count(now, w.tie), allowance):
+		reason = ReasonSpent
+	case contended && !fits(account.count(now, w.tie), w.callerLimit(allowance)):
+		reason = ReasonCallerShare
 	}
-	if account := w.callers.account(caller); w.callers.contended(at - w.grid.period()) {
-		var taken uint64
-		if account != nil {
-			taken = account.count(now, w.tie)
-		}
-		limit := func(firsts uint64) float64 { return w.callerLimit(w.allowance(firsts, share)) }
-		if !fits(taken, limit(firsts)) {
-			refused := &RefusedError{Reason: ReasonCallerShare}
-			if account != nil {
-				refused.RetryAfter = w.opensIn(at, account, limit)
-			}
-			return 0, nil, refused
-		}
+	if reason != 0 {
+		return 0, nil, &RefusedError{Reason: reason, RetryAfter: w.retryAfter(at, account, contended, share)}
 	}
-	account := w.callers.open(caller, now, w.tie)
+	account = w.callers.open(caller, now, w.tie)
 	account.add(now, false)
 	w.retries.add(now, false)
 	return now.tick, account, nil
@@ -86,22 +80,21 @@ func (w *window) callerLimit(allowance float64) float64 {
 	return max(w.maxShare*allowance, 1)
 }
 
-// opensIn is how long until enough of what was taken has left the window, with no first attempt to come; 0: never.
-func (w *window) opensIn(at time.Duration, taken *series, limit func(firsts uint64) float64) time.Duration {
-	newest := w.grid.locate(at).tick
-	taken.advance(newest)
-	w.firsts.advance(newest)
-	oldest := place(newest - steps)
-	retries := taken.sum + uint64(taken.counts[oldest])
-	firsts := w.firsts.sum + uint64(w.firsts.counts[oldest])
-	for tick := newest - steps; tick <= newest; tick++ {
-		p := place(tick)
-		retries -= uint64(taken.counts[p])
-		firsts -= uint64(w.firsts.counts[p]) // gone by then, or soon after
-		if taken.counts[p] == 0 || !fits(retries, limit(firsts)) {
+// retryAfter is how long until enough of what was taken has left the window, with no first attempt to come; 0: that alone will never
+// do. What the caller took leaves no later than what all took in the same step, so that one walk answers for both bounds.
+func (w *window) retryAfter(at time.Duration, account *series, contended bool, share float64) time.Duration {
+	now := w.grid.locate(at)
+	all, own, firsts := w.retries.kept(now.tick), account.kept(now.tick), w.firsts.kept(now.tick)
+	for tick := now.tick - steps; tick <= now.tick; tick++ {
+		all -= w.retries.of(tick)
+		own -= account.of(tick)
+		firsts -= w.firsts.of(tick) // gone by then, or soon after
+		leaves := w.grid.leaves(tick, w.retries.marks[place(tick)])
+		if w.retries.of(tick) == 0 || leaves <= at {
 			continue
 		}
-		if leaves := w.grid.leaves(tick, taken.marks[p]); leaves > at {
+		allowance := w.allowance(firsts, share)
+		if fits(all, allowance) && (!contended || fits(own, w.callerLimit(allowance))) {
 			return leaves - at
 		}
 	}
