@@ -17,8 +17,9 @@ const (
 // keeps. At first every success is kept; once full, at most baselineSamples per window, so that a busy origin's baseline is not
 // that of the last few milliseconds. A histogram or a P² estimator would remember more and know it less exactly.
 type baseline struct {
-	// micros are latencies in microseconds; over an hour saturates.
-	micros [baselineSamples]uint32
+	// millis are latencies in milliseconds, rounded up; over a minute saturates. Finer would double the memory of it, and nobody
+	// is excused for a millisecond.
+	millis [baselineSamples]uint16
 	known  uint8
 	next   uint8
 	last   time.Duration
@@ -30,7 +31,7 @@ func (l *baseline) learn(at, window, latency time.Duration) {
 	if full && at-l.last < window/baselineSamples {
 		return
 	}
-	l.micros[l.next] = uint32(min(max(latency.Microseconds(), 0), math.MaxUint32))
+	l.millis[l.next] = uint16(min((min(max(latency, 0), time.Hour)+time.Millisecond-1)/time.Millisecond, math.MaxUint16))
 	l.next = (l.next + 1) % baselineSamples
 	l.last = at
 	if !full {
@@ -44,8 +45,8 @@ func (l *baseline) p95() (time.Duration, bool) {
 	if n < baselineMinimum {
 		return 0, false
 	}
-	sorted := l.micros
+	sorted := l.millis
 	slices.Sort(sorted[:n])
 	rank := (95*n + 99) / 100
-	return time.Duration(sorted[rank-1]) * time.Microsecond, true
+	return time.Duration(sorted[rank-1]) * time.Millisecond, true
 }

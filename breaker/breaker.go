@@ -28,28 +28,28 @@ type Breaker struct {
 	generation uint64
 
 	// While closed.
-	window   window
-	callers  callers
-	baseline baseline
-	numbers  numbers
+	window  window
+	callers callers
 	// consecutive failures with no success in between.
 	consecutive uint32
+	baseline    baseline
+	numbers     numbers
 	// answered is when the last answer of any kind came; before every window when none did.
 	answered time.Duration
 	// suspiciousUntil ends what a hint began.
 	suspiciousUntil time.Duration
-	ramping         bool
 
 	// While open and half-open: the cooldown that led here, when it ends, and when any attempt will do as the probe.
 	cooldown, openUntil, anyProbeAt time.Duration
-	// failedProbes in a row, the exponent of the next cooldown.
-	failedProbes uint32
 
-	// While half-open. lease is 0 while no probe is under way; leases numbers them.
-	lease, leases uint64
-	leaseEnd      time.Duration
-	// succeeded probes in a row.
-	succeeded uint32
+	// While half-open. leases numbers the probes; leased says that the last one was not settled.
+	leases   uint64
+	leaseEnd time.Duration
+	leased   bool
+	// ramping: closed by probes, and admissions may still be rising.
+	ramping bool
+	// failedProbes and succeeded probes in a row; the former is the exponent of the next cooldown.
+	failedProbes, succeeded uint32
 }
 
 // longAgo is before every window.
@@ -164,14 +164,14 @@ func (b *Breaker) probeLocked(at time.Duration, a *Attempt) (Ticket, RefusedErro
 		b.anyProbeAt = later(at, b.cooldown)
 	}
 	b.leases++
-	b.lease = b.leases
+	b.leased = true
 	b.leaseEnd = later(at, later(max(a.Timeout, 0), leaseMargin))
-	t.generation, t.lease, t.timeout, t.cut, t.impatient = b.generation, b.lease, a.Timeout, a.Cut, !patient
+	t.generation, t.lease, t.timeout, t.cut, t.impatient = b.generation, b.leases, a.Timeout, a.Cut, !patient
 	return t, RefusedError{}
 }
 
 // leasedLocked says whether a probe is under way. A lease that ended is over, whatever became of its attempt.
-func (b *Breaker) leasedLocked(at time.Duration) bool { return b.lease != 0 && at < b.leaseEnd }
+func (b *Breaker) leasedLocked(at time.Duration) bool { return b.leased && at < b.leaseEnd }
 
 // moveLocked is the one place where the state changes. Every move begins a generation with fresh counters and frees the probe's
 // place. The baseline stays: it is what the origin takes when it is well.
@@ -186,7 +186,7 @@ func (b *Breaker) moveLocked(to State, cause Cause, at time.Duration) Transition
 // openLocked opens it for a cooldown as long as the failed probes so far ask for.
 func (b *Breaker) openLocked(cause Cause, at time.Duration, rnd float64) Transition {
 	t := b.moveLocked(Open, cause, at)
-	b.cooldown = b.config.cooldown(b.failedProbes, rnd)
+	b.cooldown = cooldown(&b.config, b.failedProbes, rnd)
 	b.openUntil = later(at, b.cooldown)
 	b.anyProbeAt = later(b.openUntil, b.cooldown)
 	t.Cooldown = b.cooldown
@@ -199,7 +199,7 @@ func (b *Breaker) forgetLocked() {
 	b.callers = callers{streak: 1}
 	b.numbers = numbers{}
 	b.consecutive, b.answered, b.suspiciousUntil, b.ramping = 0, longAgo, longAgo, false
-	b.lease, b.succeeded = 0, 0
+	b.leased, b.succeeded = false, 0
 }
 
 // atLocked turns a time into what the breaker counts in, never before what it has already seen.

@@ -7,7 +7,7 @@ const maxCallers = 8
 // closes nobody else's door. It is bounded: when a ninth comes, the one leaves whose absence changes least, see [callers.worth].
 type callers struct {
 	seats [maxCallers]seat
-	// streak numbers the rows of failures without a success in between.
+	// streak numbers the rows of failures without a success in between, from 1: 0 is never.
 	streak uint32
 }
 
@@ -17,11 +17,11 @@ type seat struct {
 	// streak is the row of failures this caller last failed in.
 	streak uint32
 	// seen is the bucket of its last counted attempt, hurt that of its last failure or slow call.
-	seen, hurt uint64
+	seen, hurt uint32
 }
 
 // note remembers a counted attempt of a caller.
-func (c *callers) note(w *window, hash uint32, bucket uint64, hurt, inStreak bool) {
+func (c *callers) note(w *window, hash, bucket uint32, hurt, inStreak bool) {
 	s := c.seat(w, hash)
 	s.seen = bucket
 	if hurt {
@@ -54,7 +54,7 @@ func (c *callers) seat(w *window, hash uint32) *seat {
 // active healthy caller is only forgotten while seven others are known, which is as many as any rule asks for.
 func (c *callers) worth(w *window, s *seat) int {
 	switch {
-	case s.seen != 0 && s.streak == c.streak:
+	case s.streak == c.streak:
 		return 3
 	case w.holds(s.hurt):
 		return 2
@@ -65,7 +65,7 @@ func (c *callers) worth(w *window, s *seat) int {
 	}
 }
 
-// enough says whether failures came from enough callers: at least least of them, or all that were active when fewer were.
+// enough says whether failures came from enough callers: as many as asked for, or all that were active when fewer were.
 func (c *callers) enough(w *window, least uint32, counts func(*seat) bool) bool {
 	var active, failing uint32
 	for i := range c.seats {
@@ -73,7 +73,7 @@ func (c *callers) enough(w *window, least uint32, counts func(*seat) bool) bool 
 		if w.holds(s.seen) {
 			active++
 		}
-		if s.seen != 0 && counts(s) {
+		if counts(s) {
 			failing++
 		}
 	}

@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -65,7 +66,7 @@ func (c Config) Validate() error {
 	case !(c.FailureRate > 0 && c.FailureRate <= 1): // also NaN
 		return fmt.Errorf("failure_rate: %v is not above 0 and at most 1", c.FailureRate)
 	case c.MinRequests == 0:
-		return fmt.Errorf("min_requests: must be at least 1")
+		return errors.New("min_requests: must be at least 1")
 	case c.Window <= 0:
 		return fmt.Errorf("window: %v is not above 0", c.Window)
 	case c.OpenBase <= 0:
@@ -75,7 +76,7 @@ func (c Config) Validate() error {
 	case !(c.OpenJitter >= 0) || math.IsInf(c.OpenJitter, 1):
 		return fmt.Errorf("open_jitter: %v is not a number from 0 up", c.OpenJitter)
 	case c.CloseAfter == 0:
-		return fmt.Errorf("close_after: must be at least 1")
+		return errors.New("close_after: must be at least 1")
 	case c.SlowCallThreshold < 0:
 		return fmt.Errorf("slow_call_threshold: %v is negative", c.SlowCallThreshold)
 	case !(c.SlowCallRate >= 0 && c.SlowCallRate <= 1):
@@ -90,7 +91,7 @@ func (c Config) Validate() error {
 
 // cooldown is the open time after so many failed probes in a row. The cap comes before the jitter: origins that reached it
 // together must not come back together.
-func (c *Config) cooldown(failedProbes uint32, rnd float64) time.Duration {
+func cooldown(c *Config, failedProbes uint32, rnd float64) time.Duration {
 	d := c.OpenBase
 	for ; failedProbes > 0 && d < c.OpenCap; failedProbes-- {
 		if d > math.MaxInt64/2 {

@@ -16,19 +16,20 @@ type stand struct {
 
 // stands are the states of the diagram, half-open with and without a probe, and open with its cooldown over but nobody there yet.
 func stands(t *testing.T) map[string]stand {
-	make := func() (*breaker.Breaker, breaker.Ticket) {
+	t.Helper()
+	fresh := func() (*breaker.Breaker, breaker.Ticket) {
 		b := breaker.New(plain())
 		old := admit(t, b, ms(0), patient("a"))
 		b.Reset(ms(0))
 		return b, old
 	}
 	all := map[string]stand{}
-	b, stale := make()
+	b, stale := fresh()
 	attempt(t, b, ms(0), patient("a"), lost)
 	attempt(t, b, ms(0), patient("a"), lost)
 	all["closed"] = stand{b, ms(1), admit(t, b, ms(0), patient("a")), stale}
 	open := func() stand {
-		b, _ := make()
+		b, _ := fresh()
 		stale := admit(t, b, ms(0), patient("a"))
 		for range 3 {
 			attempt(t, b, ms(0), patient("a"), lost)

@@ -62,7 +62,7 @@ func refused(t *testing.T, b *breaker.Breaker, now time.Time, a breaker.Attempt,
 	if !errors.As(err, &no) {
 		t.Fatalf("admitted at %v (probe: %v), want refused: %v", now.Sub(zero), ticket.Probe(), reason)
 	}
-	if no.Reason != reason || no.RetryAfter != after {
+	if no.Error() != reason.String() || no.Reason != reason || no.RetryAfter != after {
 		t.Fatalf("refused at %v: %q after %v, want %q after %v", now.Sub(zero), no.Reason, no.RetryAfter, reason, after)
 	}
 }

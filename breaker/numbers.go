@@ -3,7 +3,7 @@ package breaker
 import "math/bits"
 
 // numberWords bounds how many tickets outside half-open are told apart at a time.
-const numberWords = 8
+const numberWords = 4
 
 // numbers gives each outstanding ticket a number, so that a second Settle of the same one is seen and dropped although a ticket is a
 // plain value. They go round: a number comes back after all others were given out, or are outstanding. When none is free a ticket
@@ -25,7 +25,7 @@ func (n *numbers) give() uint16 {
 			free &= ^uint64(0) << shift
 		}
 		if free != 0 {
-			bit := uint16(bits.TrailingZeros64(free))
+			bit := uint16(bits.TrailingZeros64(free)) //nolint:gosec // below 64
 			n.outstanding[w] |= 1 << bit
 			n.next = w*64 + bit + 1
 			return w*64 + bit + 1

@@ -70,7 +70,7 @@ func (t Ticket) Settle(now time.Time, r Result, rnd float64) (Transition, bool) 
 	case t.generation != b.generation:
 		return Transition{}, false
 	case t.lease != 0:
-		if t.lease != b.lease || !b.leasedLocked(at) {
+		if t.lease != b.leases || !b.leasedLocked(at) {
 			return Transition{}, false
 		}
 		return b.settleProbeLocked(&t, &r, at, rnd)
@@ -81,7 +81,7 @@ func (t Ticket) Settle(now time.Time, r Result, rnd float64) (Transition, bool) 
 }
 
 func (b *Breaker) settleProbeLocked(t *Ticket, r *Result, at time.Duration, rnd float64) (Transition, bool) {
-	b.lease = 0
+	b.leased = false
 	switch r.Kind {
 	case OK:
 		b.succeeded++

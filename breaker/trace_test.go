@@ -42,7 +42,9 @@ func TestReferenceTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var trace struct{ Rows []traceRow }
+	var trace struct {
+		Rows []traceRow `json:"rows"`
+	}
 	if err := json.Unmarshal(text, &trace); err != nil {
 		t.Fatal(err)
 	}

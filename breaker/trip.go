@@ -29,6 +29,9 @@ func (b *Breaker) excusedLocked(t *Ticket) bool {
 
 // countLocked puts a result into the books, and says whether it counts as more than a sign of impatience.
 func (b *Breaker) countLocked(t *Ticket, r *Result, at time.Duration) bool {
+	if b.window.full() {
+		b.window, b.callers = newWindow(), callers{streak: 1}
+	}
 	if r.answered() {
 		b.answered = at
 	}
@@ -63,7 +66,7 @@ func (b *Breaker) countLocked(t *Ticket, r *Result, at time.Duration) bool {
 }
 
 // failingLocked freezes the baseline: while attempts fail, what still comes back is no measure of the origin when it is well, and
-// following it would excuse ever longer time-outs. Failing means that the last counted attempt failed, or that failures and excused
+// following it would excuse ever longer time-outs. Failing means that no success came since a failure, or that failures and excused
 // time-outs make up half of what the failure rate would open at.
 func (b *Breaker) failingLocked(at time.Duration) bool {
 	if b.consecutive > 0 {
@@ -84,12 +87,12 @@ func (b *Breaker) tripLocked(r *Result, counted bool, at time.Duration) Cause {
 	c, sum := &b.config, &b.window.sum
 	row, least := c.ConsecutiveFailures, max(c.MinRequests, 1)
 	if at < b.suspiciousUntil {
-		row, least = (row+1)/2, (least+1)/2
+		row, least = row-row/2, least-least/2
 	}
 	switch {
 	case counted && row > 0 && r.Kind == Failed && b.consecutive >= row && b.callers.failedInStreak(&b.window, c.MinDistinctCallers):
 		return CauseConsecutive
-	case !r.answered() && sum.counted+sum.excused >= least && at-b.answered >= c.Window:
+	case sum.counted+sum.excused >= least && at-b.answered >= c.Window:
 		// However short their time and whoever made them: otherwise a black hole with impatient callers would stay hidden.
 		return CauseNoAnswer
 	case !counted || sum.counted < least || !b.callers.hurtInWindow(&b.window, c.MinDistinctCallers):

@@ -1,6 +1,9 @@
 package breaker
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // windowBuckets bounds the memory of a window, and is its resolution: a tenth.
 const windowBuckets = 10
@@ -36,8 +39,9 @@ type window struct {
 		start time.Duration
 		counts
 	}
-	// oldest and next number the live buckets, oldest ≤ n < next; n stands at n modulo windowBuckets. Number 0 is never used.
-	oldest, next uint64
+	// oldest and next number the live buckets, oldest ≤ n < next; n stands at n modulo windowBuckets. Number 0 is never used, and the
+	// last one neither: there the breaker begins anew ([window.full]).
+	oldest, next uint32
 	sum          counts
 }
 
@@ -56,7 +60,7 @@ func (w *window) expire(at, length time.Duration) {
 }
 
 // record adds to the bucket of this instant and returns its number.
-func (w *window) record(at, length time.Duration, c counts) uint64 {
+func (w *window) record(at, length time.Duration, c counts) uint32 {
 	w.expire(at, length)
 	// Rounded up, ten tenths are never shorter than the whole: when an eleventh bucket is due, the first has left.
 	tenth := (length-1)/windowBuckets + 1
@@ -71,4 +75,7 @@ func (w *window) record(at, length time.Duration, c counts) uint64 {
 }
 
 // holds says whether a bucket is still in the window.
-func (w *window) holds(bucket uint64) bool { return bucket >= w.oldest }
+func (w *window) holds(bucket uint32) bool { return bucket >= w.oldest }
+
+// full says that bucket numbers ran out, which a window of ten seconds takes a hundred years for.
+func (w *window) full() bool { return w.next == math.MaxUint32 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"time"
+	"unique"
 
 	"github.com/sallyport/sallyport/breaker"
 	"github.com/sallyport/sallyport/budget"
@@ -20,19 +21,20 @@ type Origins struct {
 	holds     *holds
 }
 
-type breakerKey struct {
+// The keys hold their settings as handles: a few policies make many origins' settings, and a key is kept twice.
+type (
+	breakerKey  = keyOf[breaker.Config]
+	budgetKey   = keyOf[budgetSettings]
+	bulkheadKey = keyOf[bulkhead.Config]
+)
+
+type keyOf[S comparable] struct {
 	origin   string
-	settings breaker.Config
+	settings unique.Handle[S]
 }
 
-type bulkheadKey struct {
-	origin   string
-	settings bulkhead.Config
-}
-
-// budgetKey holds the settings by value; the kind not used is zero.
-type budgetKey struct {
-	origin string
+// budgetSettings are the settings by value; the kind not used is zero.
+type budgetSettings struct {
 	window budget.Window
 	bucket budget.TokenBucket
 	share  float64
@@ -42,22 +44,23 @@ type budgetKey struct {
 func NewOrigins() *Origins {
 	return &Origins{
 		breakers: newRegistry(
-			func(k breakerKey) *breaker.Breaker { return breaker.New(k.settings) },
+			func(k breakerKey) *breaker.Breaker { return breaker.New(k.settings.Value()) },
 			func(b *breaker.Breaker, now time.Time) bool { return b.State(now) == breaker.Closed }),
 		budgets: newRegistry(newBudget, func(*budget.Budget, time.Time) bool { return true }),
 		bulkheads: newRegistry(
-			func(k bulkheadKey) *bulkhead.Bulkhead { return bulkhead.New(k.settings) },
+			func(k bulkheadKey) *bulkhead.Bulkhead { return bulkhead.New(k.settings.Value()) },
 			func(b *bulkhead.Bulkhead, _ time.Time) bool { return b.Snapshot().InFlight == 0 }),
 		holds: newHolds(),
 	}
 }
 
 func newBudget(k budgetKey) *budget.Budget {
-	cfg := budget.Config{Name: k.origin, CallerMaxShare: k.share}
-	if k.bucket != (budget.TokenBucket{}) {
-		cfg.TokenBucket = &k.bucket
+	settings := k.settings.Value()
+	cfg := budget.Config{Name: k.origin, CallerMaxShare: settings.share}
+	if settings.bucket != (budget.TokenBucket{}) {
+		cfg.TokenBucket = &settings.bucket
 	} else {
-		cfg.Window = &k.window
+		cfg.Window = &settings.window
 	}
 	b, err := budget.New(cfg)
 	if err != nil {
@@ -77,9 +80,9 @@ type origin struct {
 // enter finds the state of a call's origin; whoever enters leaves.
 func (o *Origins) enter(c *call.Call, p *policy.Effective, now time.Time) origin {
 	name := c.Target.Origin
-	br, brEntry := o.breakers.enter(breakerKey{name, breaker.Config(p.Breaker)}, now)
-	bu, buEntry := o.budgets.enter(budgetKeyOf(name, &p.Budget), now)
-	bh, bhEntry := o.bulkheads.enter(bulkheadKey{name, bulkhead.Config(p.Concurrency)}, now)
+	br, brEntry := o.breakers.enter(breakerKey{name, unique.Make(breaker.Config(p.Breaker))}, now)
+	bu, buEntry := o.budgets.enter(budgetKey{name, unique.Make(budgetSettingsOf(&p.Budget))}, now)
+	bh, bhEntry := o.bulkheads.enter(bulkheadKey{name, unique.Make(bulkhead.Config(p.Concurrency))}, now)
 	return origin{breaker: br, budget: bu, bulkhead: bh, leave: func() {
 		o.breakers.leave(brEntry)
 		o.budgets.leave(buEntry)
@@ -87,12 +90,12 @@ func (o *Origins) enter(c *call.Call, p *policy.Effective, now time.Time) origin
 	}}
 }
 
-func budgetKeyOf(name string, b *policy.Budget) budgetKey {
-	k := budgetKey{origin: name, share: b.CallerMaxShare}
+func budgetSettingsOf(b *policy.Budget) budgetSettings {
+	s := budgetSettings{share: b.CallerMaxShare}
 	if t := b.TokenBucket; t != nil {
-		k.bucket = budget.TokenBucket{MaxTokens: t.MaxTokens, TokenRatio: t.TokenRatio, Rule: budget.Rule(t.Rule)}
+		s.bucket = budget.TokenBucket{MaxTokens: t.MaxTokens, TokenRatio: t.TokenRatio, Rule: budget.Rule(t.Rule)}
 	} else {
-		k.window = budget.Window(*b.Window)
+		s.window = budget.Window(*b.Window)
 	}
-	return k
+	return s
 }

@@ -1,0 +1,169 @@
+package breaker_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/breaker"
+)
+
+func BenchmarkAdmitSettle(b *testing.B) {
+	br := breaker.New(breaker.Default())
+	now := zero
+	a := patient("spiffe://example.com/ns/shop/sa/checkout")
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(time.Millisecond)
+		ticket, err := br.Admit(now, a, 0.5)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticket.Settle(now, ok, 0.5)
+	}
+}
+
+func BenchmarkRefuse(b *testing.B) {
+	br := breaker.New(breaker.Default())
+	br.Force(breaker.ForcedOpen, zero)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := br.Admit(zero, patient("a"), 0.5); err == nil {
+			b.Fatal("admitted")
+		}
+	}
+}
+
+// BenchmarkExcuse is the dearest result: the percentile is sorted anew.
+func BenchmarkExcuse(b *testing.B) {
+	br := breaker.New(breaker.Default())
+	now := zero
+	for i := range 64 {
+		now = now.Add(time.Second)
+		ticket, _ := br.Admit(now, patient("a"), 0)
+		ticket.Settle(now, breaker.Result{Kind: breaker.OK, Latency: time.Duration(i*37%64) * 20 * time.Millisecond}, 0)
+	}
+	br.Force(breaker.ForcedClosed, now)
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(time.Millisecond)
+		ticket, err := br.Admit(now, cut("a", 1200*time.Millisecond), 0.5)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticket.Settle(now, timeout, 0.5)
+	}
+}
+
+// BenchmarkContention is one hot origin under 64 goroutines.
+func BenchmarkContention(b *testing.B) {
+	br := breaker.New(breaker.Default())
+	a := patient("spiffe://example.com/ns/shop/sa/checkout")
+	b.SetParallelism((64 + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		now := time.Now()
+		for pb.Next() {
+			ticket, err := br.Admit(now, a, 0.5)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			ticket.Settle(now, ok, 0.5)
+		}
+	})
+}
+
+// heapPer is the heap one used, idle breaker costs.
+func heapPer(breakers int) uint64 {
+	held := make([]*breaker.Breaker, breakers)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range held {
+		held[i] = breaker.New(breaker.Default())
+		for n := range 40 {
+			now := zero.Add(time.Duration(n) * time.Second)
+			ticket, _ := held[i].Admit(now, patient("a"), 0)
+			ticket.Settle(now, ok, 0)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(held)
+	return (after.HeapAlloc - before.HeapAlloc) / uint64(breakers)
+}
+
+func BenchmarkBytesPerIdleBreaker(b *testing.B) {
+	for b.Loop() {
+		b.ReportMetric(float64(heapPer(10000)), "bytes/breaker")
+	}
+}
+
+func TestIdleBreakerStaysSmall(t *testing.T) {
+	if n := heapPer(2000); n > 800 {
+		t.Errorf("%d bytes for an idle breaker, and an origin has 2 KiB for everything", n)
+	}
+}
+
+func TestAdmitAndSettleAllocateNothing(t *testing.T) {
+	b := breaker.New(breaker.Default())
+	now := zero
+	n := testing.AllocsPerRun(1000, func() {
+		now = now.Add(time.Millisecond)
+		ticket, err := b.Admit(now, patient("a"), 0.5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticket.Settle(now, ok, 0.5)
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestManyGoroutinesMeetOneProbeAtATime is for the race detector, and for the promise under contention.
+func TestManyGoroutinesMeetOneProbeAtATime(t *testing.T) {
+	c := plain()
+	c.OpenBase, c.OpenCap, c.CloseAfter = time.Millisecond, time.Millisecond, 1<<30
+	b := breaker.New(c)
+	for range 3 {
+		attempt(t, b, zero, patient("a"), lost)
+	}
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex // protects the fields below
+		live   int
+		probes int
+	)
+	now := ms(1)
+	for g := range 64 {
+		wg.Go(func() {
+			for i := range 200 {
+				ticket, err := b.Admit(now, patient("a"), 0.5)
+				if err != nil {
+					continue
+				}
+				mu.Lock()
+				live++
+				probes++
+				if live > 1 || !ticket.Probe() {
+					t.Errorf("%d live, probe: %v", live, ticket.Probe())
+				}
+				mu.Unlock()
+				b.Hint(now)
+				b.Snapshot(now)
+				mu.Lock()
+				live--
+				mu.Unlock()
+				ticket.Settle(now, []breaker.Result{ok, ignored}[(g+i)%2], 0.5)
+			}
+		})
+	}
+	wg.Wait()
+	if probes == 0 {
+		t.Error("nobody was ever the probe")
+	}
+	wantState(t, b, now, breaker.HalfOpen)
+}
