@@ -53,9 +53,6 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 	step := r.plan.Next(now, Event{Kind: EventStarted, Gone: ctx.Err() != nil})
 	for {
 		switch step.Kind {
-		case StepWithdraw:
-			ev := r.withdraw()
-			step = r.next(ctx, ev)
 		case StepAdmit:
 			ev := r.admit(ctx)
 			step = r.next(ctx, ev)
@@ -183,6 +180,9 @@ func (r *run) attempt(ctx context.Context, a call.Attempt) Step {
 	r.slot.Release()
 	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Result: result})
 	r.tell(now, &result)
+	if step.Kind == StepWithdraw {
+		step = r.next(ctx, r.withdraw()) // whether it is repeated is decided only now
+	}
 	r.observer.AttemptEnded(ctx, r.plan.attempt(a.Number))
 	return step
 }

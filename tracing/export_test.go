@@ -78,14 +78,6 @@ func TestWhatSwitchesTheExportOff(t *testing.T) {
 	}
 }
 
-func TestProtocolThatIsNoneIsNamedAtTheStart(t *testing.T) {
-	env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}
-	_, err := tracing.New(t.Context(), func(name string) (string, bool) { v, ok := env[name]; return v, ok }, "", slog.New(slog.DiscardHandler))
-	if err == nil || !strings.Contains(err.Error(), `OTEL_EXPORTER_OTLP_PROTOCOL "http/json": give grpc or http/protobuf`) {
-		t.Errorf("got %v", err)
-	}
-}
-
 // Whatever the collector does, calls take no longer than without one, and the end of the process is held up for 3 s at most.
 func TestCollectorNeverHoldsUpACall(t *testing.T) {
 	const (

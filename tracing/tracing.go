@@ -26,7 +26,7 @@ import (
 type Observer struct {
 	tracer   trace.Tracer // nil: nothing is exported
 	provider *sdktrace.TracerProvider
-	exporter sdktrace.SpanExporter
+	exporter *exporter
 }
 
 // Call is the span of one call. It is used by the goroutine of the call.

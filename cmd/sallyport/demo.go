@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sallyport/sallyport/client"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
@@ -108,6 +107,12 @@ All nine ended as told. Where to go next:
 func (s *demoStep) run(ctx context.Context, out io.Writer, c *client.Client, upstream *flaky) (string, error) {
 	target := upstream.url
 	opened := make(chan *flaky, 1) // receives the late upstream, or nil; then it is closed
+	var late *flaky
+	defer func() {
+		if late != nil {
+			late.close()
+		}
+	}()
 	if s.late {
 		addr, err := latePort(ctx)
 		if err != nil {
@@ -129,12 +134,12 @@ func (s *demoStep) run(ctx context.Context, out io.Writer, c *client.Client, ups
 			pause(ctx, retryAfter)
 		}
 		before, _ := upstream.saw(dc.path)
-		replies, err := dc.make(ctx, c, target)
-		if s.late {
-			if upstream = <-opened; upstream == nil {
+		replies, err := dc.play(ctx, c, target)
+		if s.late && late == nil {
+			if late = <-opened; late == nil {
 				return "the late port could not be opened", nil
 			}
-			defer upstream.close()
+			upstream = late
 		}
 		if err != nil {
 			return "", err
@@ -151,67 +156,6 @@ func (s *demoStep) run(ctx context.Context, out io.Writer, c *client.Client, ups
 	return "", nil
 }
 
-// make makes the call, for all its callers at once.
-func (dc *demoCall) make(ctx context.Context, c *client.Client, target string) ([]*pb.CallResponse, error) {
-	limited, cancel := context.WithTimeout(ctx, dc.timeout)
-	defer cancel()
-	replies := make([]*pb.CallResponse, max(1, dc.callers))
-	var group errgroup.Group
-	for i := range replies {
-		group.Go(func() (err error) {
-			replies[i], err = c.Call(limited, dc.request(target))
-			return err
-		})
-	}
-	return replies, group.Wait()
-}
-
-func (dc *demoCall) request(target string) *pb.CallRequest {
-	req := &pb.CallRequest{
-		Request:     &pb.HttpRequest{Method: dc.method, Url: target + dc.path},
-		OperationId: dc.operationID, MaxAttempts: dc.maxAttempts,
-	}
-	if dc.method == "POST" {
-		req.Request.Body = []byte(`{"amount": 1}`)
-	}
-	return req
-}
-
-// show prints the longest of the replies and what the upstream saw, and checks all of them.
-func (dc *demoCall) show(out io.Writer, target string, replies []*pb.CallResponse, requests, keys int) string {
-	longest := replies[0]
-	var sends uint32
-	problem := ""
-	for _, reply := range replies {
-		sends += reply.GetSends()
-		if len(reply.GetAttempts()) > len(longest.GetAttempts()) {
-			longest = reply
-		}
-		if problem == "" {
-			problem = dc.check(reply)
-		}
-	}
-	sayf(out, "%s", timeline(dc.request(target), longest))
-	if len(replies) > 1 {
-		sayf(out, "This was one of %d callers; all ended %s.\n", len(replies), outcomeName(dc.outcome))
-	}
-	sayf(out, "%s\n", sawWords(requests, keys))
-	if problem != "" {
-		return problem
-	}
-	return dc.checkUpstream(requests, keys, sends)
-}
-
-// pause lets that time pass, and a little more: the broker's clock decides when it is over.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d + 10*time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // openLate opens the upstream at that address after a moment; nil when it cannot.
 func openLate(ctx context.Context, addr string) *flaky {
 	timer := time.NewTimer(lateOpening)
@@ -226,15 +170,4 @@ func openLate(ctx context.Context, addr string) *flaky {
 		return nil
 	}
 	return f
-}
-
-func sawWords(requests, keys int) string {
-	words := "The upstream saw " + plural(uint32(requests), "request") //nolint:gosec // a handful
-	switch keys {
-	case 0:
-		return words + "."
-	case 1:
-		return words + ", all under one key."
-	}
-	return words + fmt.Sprintf(", under %d keys.", keys)
 }

@@ -62,7 +62,7 @@ func demoHold() demoStep {
 	waits.kind, waits.requests = pb.AttemptKind_ATTEMPT_KIND_PRIMARY, 1
 	return demoStep{
 		title: "A hold",
-		about: "The upstream answers 503 and asks for one second. What it asked of one caller holds for all: its origin is held.",
+		about: "The upstream answers 503 and asks for two seconds. What it asked of one caller holds for all: its origin is held.",
 		calls: []demoCall{first, hasty, waits},
 	}
 }

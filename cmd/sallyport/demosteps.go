@@ -17,25 +17,6 @@ type demoStep struct {
 	calls []demoCall
 }
 
-// demoCall is one call, or several at once, and how it must end.
-type demoCall struct {
-	about        string // said before it, where a step has several
-	method, path string
-	timeout      time.Duration
-	operationID  string
-	maxAttempts  uint32
-	callers      int  // that make it at the same time; 0: one
-	patient      bool // it is made when the retry_after of the reply before has passed
-
-	outcome  pb.Outcome
-	effect   pb.Effect
-	next     pb.NextStep
-	reason   pb.Reason      // unspecified: not looked at
-	kind     pb.AttemptKind // of the first attempt; unspecified: not looked at
-	requests int            // that the upstream saw of this call
-	keys     int            // different ones among them
-}
-
 // stormCallers is how many make the same call at once in the step of the budget.
 const stormCallers = 10
 
@@ -51,7 +32,7 @@ func demoScripts() map[string][]reply {
 		"/payments":  {{}, {status: 201, body: "paid once"}},
 		"/weather":   {{status: busy, body: "down"}, {status: busy, body: "down"}, {status: busy, body: "down"}, {status: ok, body: "sunny"}},
 		"/news":      {{status: busy, together: stormCallers, body: "busy"}},
-		"/tickets":   {{status: busy, retryAfter: "1", body: "in a second, please"}, {status: ok, body: "two left"}},
+		"/tickets":   {{status: busy, retryAfter: "2", body: "in two seconds, please"}, {status: ok, body: "two left"}},
 	}
 }
 
@@ -119,34 +100,6 @@ func demoSteps() []demoStep {
 		demoBudget(),
 		demoHold(),
 	}
-}
-
-// check says how the end of a call differs from what was told; "" when it does not.
-func (c *demoCall) check(resp *pb.CallResponse) string {
-	switch {
-	case resp.GetOutcome() != c.outcome:
-		return fmt.Sprintf("the outcome is %s, not %s", outcomeName(resp.GetOutcome()), outcomeName(c.outcome))
-	case resp.GetEffect() != c.effect:
-		return fmt.Sprintf("the effect is %s, not %s", effectName(resp.GetEffect()), effectName(c.effect))
-	case resp.GetNext() != c.next:
-		return fmt.Sprintf("the next step is %s, not %s", resp.GetNext(), c.next)
-	case c.reason != pb.Reason_REASON_UNSPECIFIED && resp.GetReason() != c.reason:
-		return fmt.Sprintf("the reason is %s, not %s", resp.GetReason(), c.reason)
-	case c.kind != pb.AttemptKind_ATTEMPT_KIND_UNSPECIFIED && (len(resp.GetAttempts()) == 0 || resp.GetAttempts()[0].GetKind() != c.kind):
-		return fmt.Sprintf("the first attempt is no %s", kindWord(c.kind))
-	}
-	return ""
-}
-
-// checkUpstream says how what the upstream saw differs from what was told and from what the broker counted.
-func (c *demoCall) checkUpstream(requests, keys int, sends uint32) string {
-	switch {
-	case requests != c.requests || int(sends) != c.requests:
-		return fmt.Sprintf("the upstream saw %d requests and the broker counted %d sends, not %d", requests, sends, c.requests)
-	case keys != c.keys:
-		return fmt.Sprintf("the upstream saw %d different keys, not %d", keys, c.keys)
-	}
-	return ""
 }
 
 // latePort finds a port that nobody listens on.

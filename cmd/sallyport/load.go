@@ -7,6 +7,9 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+
 	"github.com/sallyport/sallyport/broker"
 	"github.com/sallyport/sallyport/policy"
 	"github.com/sallyport/sallyport/tracing"
@@ -38,6 +41,9 @@ func loadInputs(ctx context.Context, s *settings, log *slog.Logger) (*inputs, er
 	if in.rules, in.table, err = loadRuleset(s.Policies, s.Secrets); err != nil {
 		return nil, err
 	}
+	// The one global of a library that is set: its logger would print OTEL_* values, which may be secrets, on standard error, and New
+	// tells by itself what is wrong with them and which spans are lost.
+	otel.SetLogger(logr.Discard())
 	if in.observer, err = tracing.New(ctx, os.LookupEnv, programVersion(), log); err != nil {
 		return nil, err
 	}
