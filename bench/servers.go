@@ -61,8 +61,8 @@ func startBroker(ctx context.Context, upstream *ready) (ready, func(), error) {
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: engine.New(transport, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
 	}, table)
-	server := broker.NewServer(calls, broker.ServerConfig{Log: slog.New(slog.DiscardHandler)})
-	served := make(chan struct{}) // closed by the goroutine below
+	server := broker.NewServer(calls, broker.ServerConfig{Log: slog.New(slog.DiscardHandler)}) //nolint:contextcheck // its handlers take the context of their stream
+	served := make(chan struct{})                                                              // closed by the goroutine below
 	go func() {
 		defer close(served)
 		_ = server.Serve(l) // a server that fails shows in the load

@@ -15,10 +15,12 @@ import (
 
 // access lets an RPC in: the broker is not draining, the caller is known, and has the role the RPC needs.
 type access struct {
-	identities atomic.Pointer[Identities]
-	gate       *gate
+	identities         atomic.Pointer[Identities]
+	gate               *gate
+	callers, strangers *reception
 }
 
+// unary lets in an RPC whose message has been received, since by now the broker may drain and the token be gone.
 func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if open(info.FullMethod) {
 		return next(ctx, req)
@@ -35,9 +37,10 @@ func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return next(ctx, req)
 }
 
+// stream lets in an RPC of which nothing but its head has been read.
 func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if open(info.FullMethod) {
-		return next(srv, ss)
+		return next(srv, &received{ServerStream: ss, by: a.strangers})
 	}
 	ctx, leave, ok := a.gate.enter(ss.Context())
 	if !ok {
@@ -49,6 +52,21 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		return err
 	}
 	return next(srv, &admitted{ServerStream: ss, ctx: ctx})
+}
+
+// greet has the message of a unary RPC read only if its caller may come in. It passes the gate in unary: a drain does not wait for
+// what has not been received.
+func (a *access) greet(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if open(info.FullMethod) {
+		return next(srv, &received{ServerStream: ss, by: a.strangers})
+	}
+	if a.gate.isShut() {
+		return draining()
+	}
+	if _, err := a.admit(ss.Context(), info.FullMethod); err != nil {
+		return err
+	}
+	return next(srv, &received{ServerStream: ss, by: a.callers})
 }
 
 // admitted is a stream with the caller in its context.

@@ -19,6 +19,9 @@ const (
 	DefaultMaxBytes = 1 << 30
 )
 
+// MinMaxBytes is the least MaxBytes that is of use: a call without a body may count as much, for its answer.
+const MinMaxBytes = answerShare
+
 // fullRetryDelay is the RetryInfo of a full broker. Calls end all the time, so that waiting longer would be guessing; a client that
 // asks at once, in a loop, would keep the broker busy with refusals.
 const fullRetryDelay = time.Second
@@ -61,6 +64,9 @@ type room struct {
 // past a limit.
 func (c *capacity) take(bytes uint64) (room, error) {
 	full := c.takeIfRoom(bytes)
+	if bytes > c.limits.MaxBytes { // it will never fit: no RetryInfo, or its caller would ask for ever
+		return room{}, refusal(codes.ResourceExhausted, reasonBrokerFull, full)
+	}
 	if full != "" {
 		return room{}, refusal(codes.ResourceExhausted, reasonBrokerFull, full, &errdetails.RetryInfo{RetryDelay: durationpb.New(fullRetryDelay)})
 	}

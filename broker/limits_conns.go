@@ -29,6 +29,9 @@ type connLimiter struct {
 	peers map[netip.Addr]int // none of them 0, so never more than conns
 }
 
+// LimitConns bounds the connections of a listener, in all; one peer may have them all. One too many is closed at once.
+func LimitConns(l net.Listener, total int) net.Listener { return limitConns(l, total, total) }
+
 func limitConns(l net.Listener, total, perPeer int) *connLimiter {
 	return &connLimiter{Listener: l, total: total, perPeer: perPeer, peers: make(map[netip.Addr]int)}
 }

@@ -110,7 +110,7 @@ func TestPingsTooOftenEndTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := rawBroker(t)
 		c := rawDial(t, p.dial(), false)
-		c.open(1, pb.CallService_Call_FullMethodName, 0, false)
+		c.watch(1)
 		for range 6 { // as often as is allowed while a call is in flight
 			time.Sleep(minClientPing)
 			c.ping()
@@ -193,7 +193,7 @@ func TestOldConnectionIsLeftButNotCut(t *testing.T) {
 		p := rawBroker(t)
 		start := time.Now()
 		c := rawDial(t, p.dial(), false)
-		c.open(1, pb.CallService_Call_FullMethodName, 0, false)
+		c.watch(1)
 		<-c.gone
 		away := c.all(http2.FrameGoAway)
 		end, _ := c.ended()

@@ -63,9 +63,12 @@ type ServerConfig struct {
 
 // NewServer makes the server.
 func NewServer(calls *CallService, cfg ServerConfig) *Server {
-	s := &Server{health: health.NewServer(), access: &access{gate: newGate()}}
+	s := &Server{health: health.NewServer(), access: &access{
+		gate: newGate(), callers: newReception(slotsFor(calls.capacity.limits), calls.capacity.limits.MaxCalls),
+		strangers: newReception(strangerSlots, strangerQueue),
+	}}
 	s.access.identities.Store(cfg.Identities)
-	handler := recovery.WithRecoveryHandlerContext(recovered(cfg.Log))
+	guarded := recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(recovered(cfg.Log)))
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
@@ -76,16 +79,16 @@ func NewServer(calls *CallService, cfg ServerConfig) *Server {
 			MaxConnectionIdle: maxConnIdle, MaxConnectionAge: maxConnAge, MaxConnectionAgeGrace: maxConnAgeGrace,
 			Time: pingEvery, Timeout: pingTimeout,
 		}),
-		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(handler), s.access.unary),
-		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(handler), s.access.stream),
+		grpc.InTapHandle(hangUps),
+		grpc.ChainStreamInterceptor(guarded, s.access.stream),
 		grpc.UnknownServiceHandler(unknown),
 	}
 	if cfg.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
 	s.grpc = grpc.NewServer(opts...)
-	pb.RegisterCallServiceServer(s.grpc, calls)
-	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.grpc.RegisterService(lateReading(pb.CallService_ServiceDesc, guarded, s.access), calls)
+	s.grpc.RegisterService(lateReading(healthpb.Health_ServiceDesc, guarded, s.access), s.health)
 	reflection.Register(s.grpc)
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
 	s.health.SetServingStatus(pb.CallService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)

@@ -60,7 +60,7 @@ func (r *registry[K, V]) enter(key K, now time.Time) (V, *entry[K, V]) {
 	} else {
 		s.order.MoveToFront(element)
 	}
-	e := element.Value.(*entry[K, V])
+	e, _ := element.Value.(*entry[K, V]) // nothing else is in the list
 	e.users++
 	return e.value, e
 }
@@ -79,7 +79,7 @@ func (r *registry[K, V]) evictLocked(s *registryShard[K, V], now time.Time) {
 		if element == nil {
 			return
 		}
-		if e := element.Value.(*entry[K, V]); e.users == 0 && r.atRest(e.value, now) {
+		if e, ok := element.Value.(*entry[K, V]); ok && e.users == 0 && r.atRest(e.value, now) {
 			s.order.Remove(element)
 			delete(s.entries, e.key)
 			return

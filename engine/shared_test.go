@@ -134,7 +134,7 @@ func TestSlotIsHeldUntilTheAttemptIsOverAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := worked(t)
 		p.Concurrency = policy.Concurrency{MaxInFlight: 1, MaxPending: 1, PendingWait: 100 * time.Millisecond}
-		s := newShop(t, p, senderFunc(func(_ context.Context, _ *call.Call, a call.Attempt) call.Result {
+		s := newShop(t, p, senderFunc(func(_ context.Context, _ *call.Call, _ call.Attempt) call.Result {
 			time.Sleep(50 * time.Millisecond)
 			return status(200)
 		}))

@@ -14,6 +14,7 @@ const (
 	httpTimeout       = 10 * time.Second
 	httpIdleTimeout   = time.Minute
 	httpMaxHeader     = 16 << 10
+	httpMaxConns      = 256
 )
 
 // newHTTP makes the server of the HTTP port: is the process alive, and should it get calls. tlsConfig nil means cleartext.

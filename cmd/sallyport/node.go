@@ -83,7 +83,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		Engine: engine.New(n.transport, n.observer, g, engine.NewOrigins()), Observer: n.observer,
 		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
 	}, in.table)
-	n.server = broker.NewServer(calls, broker.ServerConfig{Identities: in.identities, TLS: in.certificate.config(), Log: log})
+	n.server = broker.NewServer(calls, broker.ServerConfig{Identities: in.identities, TLS: in.certificate.config(), Log: log}) //nolint:contextcheck // its handlers take the context of their stream
 	n.health = newHTTP(n.server.Draining, in.certificate.config(), log)
 	rules.reload = func() { in.rules.reload(log, n.enforcing(calls)) }
 	tokens.reload = func() { reloadTokens(s.Tokens, n.server, log) }
@@ -116,7 +116,7 @@ func (n *node) serve(grpcListener, httpListener net.Listener) {
 		if n.health.TLSConfig != nil {
 			serve = func(l net.Listener) error { return n.health.ServeTLS(l, "", "") }
 		}
-		if err := serve(httpListener); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(broker.LimitConns(httpListener, httpMaxConns)); !errors.Is(err, http.ErrServerClosed) {
 			n.failed <- fmt.Errorf("HTTP listener: %w", err)
 		}
 		return nil

@@ -113,6 +113,9 @@ func loadSettings(flags *pflag.FlagSet, environ []string) (*settings, error) {
 	if s.Limits.MaxBytes, err = parseSize(k.String("max-bytes")); err != nil {
 		return nil, fmt.Errorf("max-bytes: %w", err)
 	}
+	if s.Limits.MaxBytes < broker.MinMaxBytes {
+		return nil, fmt.Errorf("max-bytes: %d would refuse calls even without a body; give 64KiB or more", s.Limits.MaxBytes)
+	}
 	for _, cidr := range k.Strings("allow-special") {
 		p, err := guard.ParseSpecial(cidr)
 		if err != nil {

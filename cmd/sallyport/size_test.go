@@ -36,8 +36,8 @@ func TestLimitsComeFromEveryLayer(t *testing.T) {
 	}{
 		{"defaults", "", nil, nil, 10_000, 1 << 30},
 		{"file", file, nil, nil, 20, 512 << 20},
-		{"plain bytes in a file", "max-bytes: 4096", nil, nil, 10_000, 4096},
-		{"environment", file, []string{"SALLYPORT_MAX_CALLS=30", "SALLYPORT_MAX_BYTES=1024"}, nil, 30, 1024},
+		{"plain bytes in a file", "max-bytes: 65536", nil, nil, 10_000, 65536},
+		{"environment", file, []string{"SALLYPORT_MAX_CALLS=30", "SALLYPORT_MAX_BYTES=70000"}, nil, 30, 70000},
 		{"flags", file, []string{"SALLYPORT_MAX_CALLS=30"}, []string{"--max-calls=40", "--max-bytes", "2GiB"}, 40, 2 << 30},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestLimitsComeFromEveryLayer(t *testing.T) {
 			}
 		})
 	}
-	for _, args := range [][]string{{"--max-calls=0"}, {"--max-calls=x"}, {"--max-calls=-1"}, {"--max-bytes=0"}, {"--max-bytes=1GB"}} {
+	for _, args := range [][]string{{"--max-calls=0"}, {"--max-calls=x"}, {"--max-calls=-1"}, {"--max-bytes=0"}, {"--max-bytes=1GB"}, {"--max-bytes=65535"}, {"--max-bytes=63KiB"}} {
 		if s, err := load(t, "", nil, args...); err == nil || !strings.HasPrefix(err.Error(), strings.TrimPrefix(args[0][:11], "--")) {
 			t.Errorf("%v: %+v, %v", args, s, err)
 		}
