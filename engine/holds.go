@@ -2,6 +2,7 @@ package engine
 
 import (
 	"crypto/sha256"
+	"maps"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type holds struct {
 	mu    sync.Mutex // protects the fields below
 	until map[holdKey]time.Time
+	swept time.Time // when those that are over were last forgotten, while the map was full
 }
 
 // holdKey is an origin, and the credential that is held; "" holds all.
@@ -22,8 +24,12 @@ type holdKey struct {
 	credential string
 }
 
-// holdsMax bounds what is remembered; beyond it those that are over leave, and if none is, all do: a hold is a courtesy, not a rule.
-const holdsMax = 10_000
+const (
+	// holdsMax bounds what is remembered. Beyond it those that are over leave; if all stand, a credential's hold is not remembered, and
+	// one of a whole origin takes the place of a credential's: nobody's many credentials lift an origin's hold.
+	holdsMax   = 10_000
+	sweepEvery = time.Second
+)
 
 func newHolds() *holds { return &holds{until: make(map[holdKey]time.Time)} }
 
@@ -52,23 +58,33 @@ func (h *holds) none() bool {
 func (h *holds) hold(now time.Time, k holdKey, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.until) >= holdsMax {
-		h.forgetLocked(now)
+	if _, known := h.until[k]; !known && len(h.until) >= holdsMax && !h.roomLocked(now, k) {
+		return
 	}
 	if until.After(h.until[k]) {
 		h.until[k] = until
 	}
 }
 
-func (h *holds) forgetLocked(now time.Time) {
-	for k, until := range h.until {
-		if !until.After(now) {
-			delete(h.until, k)
+// roomLocked makes room for one more hold, if it is worth another's place.
+func (h *holds) roomLocked(now time.Time, k holdKey) bool {
+	if now.Sub(h.swept) >= sweepEvery {
+		h.swept = now
+		maps.DeleteFunc(h.until, func(_ holdKey, until time.Time) bool { return !until.After(now) })
+	}
+	if len(h.until) < holdsMax {
+		return true
+	}
+	if k.credential != "" {
+		return false
+	}
+	for other := range h.until {
+		if other.credential != "" {
+			delete(h.until, other)
+			return true
 		}
 	}
-	if len(h.until) >= holdsMax {
-		clear(h.until)
-	}
+	return false
 }
 
 // credentialOf names what an upstream's rate limit counts by: the credential that the policy injects, else the request's own

@@ -45,13 +45,21 @@ func NewOrigins() *Origins {
 	return &Origins{
 		breakers: newRegistry(
 			func(k breakerKey) *breaker.Breaker { return breaker.New(k.settings.Value()) },
-			func(b *breaker.Breaker, now time.Time) bool { return b.State(now) == breaker.Closed }),
+			breakerAtRest),
 		budgets: newRegistry(newBudget, func(*budget.Budget, time.Time) bool { return true }),
 		bulkheads: newRegistry(
 			func(k bulkheadKey) *bulkhead.Bulkhead { return bulkhead.New(k.settings.Value()) },
 			func(b *bulkhead.Bulkhead, _ time.Time) bool { return b.Snapshot().InFlight == 0 }),
 		holds: newHolds(),
 	}
+}
+
+// longOver is how long after its cooldown a breaker that nobody asks may be forgotten.
+const longOver = 10 * time.Minute
+
+func breakerAtRest(b *breaker.Breaker, now time.Time) bool {
+	s := b.Snapshot(now)
+	return s.Mode == breaker.Auto && (s.State == breaker.Closed || s.State == breaker.HalfOpen && now.Sub(s.Since) > longOver)
 }
 
 func newBudget(k budgetKey) *budget.Budget {

@@ -34,6 +34,7 @@ type Plan struct {
 	planned    call.Decision  // the repeat that waits for a token
 	waited     time.Duration  // backoff and hold before the next attempt
 	held       time.Duration  // waited for holds altogether
+	holding    bool           // the wait is for a hold
 	retryAfter time.Duration  // when a refusal says to come again
 	told       told           // what the last result means for what is shared
 	effect     call.Effect    // what is known so far
@@ -143,9 +144,12 @@ func (p *Plan) heldUp(now time.Time, ev Event) Step {
 		p.retryAfter = wait
 		return p.final(now, call.OutcomeThrottled, call.ReasonOriginHeld)
 	}
-	p.held += wait
+	// Those who wait for the same hold must not return together either.
+	wait = max(wait, min(backoff.Spread(wait, p.policy.Retry.Backoff.Jitter, p.rnd()), p.work.Sub(now)-p.policy.Deadline.MinAttemptTime))
+	p.held += ev.Until.Sub(now)
 	p.waited += wait
-	return Step{Kind: StepWait, Until: ev.Until}
+	p.holding = true
+	return Step{Kind: StepWait, Until: now.Add(wait)}
 }
 
 // refused ends the call by a refusal of ours. The upstream's last answer stays.
@@ -303,7 +307,7 @@ func (p *Plan) again(now time.Time, reason call.Reason, wait time.Duration) Step
 // granted carries the planned repeat out: what it costs has been paid.
 func (p *Plan) granted(now time.Time) Step {
 	p.decide(p.planned)
-	p.waited = p.planned.Wait
+	p.waited, p.holding = p.planned.Wait, false
 	if p.waited == 0 {
 		return p.admit(now)
 	}
@@ -344,7 +348,7 @@ func (p *Plan) last() *call.Attempt { return &p.attempts[len(p.attempts)-1] }
 
 // waiting is what the wait is for: the planned repeat, or a hold.
 func (p *Plan) waiting() call.Decision {
-	if p.held > 0 {
+	if p.holding {
 		return call.Decision{Reason: call.ReasonOriginHeld, Wait: p.waited}
 	}
 	return p.last().Decision

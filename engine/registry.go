@@ -72,10 +72,11 @@ func (r *registry[K, V]) leave(e *entry[K, V]) {
 	e.users--
 }
 
-// evictLocked makes room for one where it can.
+// evictLocked makes room for one where it can. Those that may not leave go to the front, so that a few of them do not stop the search
+// for ever.
 func (r *registry[K, V]) evictLocked(s *registryShard[K, V], now time.Time) {
-	element := s.order.Back()
 	for range evictionLook {
+		element := s.order.Back()
 		if element == nil {
 			return
 		}
@@ -84,7 +85,7 @@ func (r *registry[K, V]) evictLocked(s *registryShard[K, V], now time.Time) {
 			delete(s.entries, e.key)
 			return
 		}
-		element = element.Prev()
+		s.order.MoveToFront(element)
 	}
 }
 

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/sallyport/sallyport/breaker"
 	"github.com/sallyport/sallyport/call"
 )
 
@@ -62,5 +64,64 @@ func TestCredentialIsNamedByWhatARateLimitCounts(t *testing.T) {
 	own := credentialOf(c, policyOf(t))
 	if len(own) != len("authorization:")+32 {
 		t.Errorf("%q is not a digest", own)
+	}
+}
+
+func TestManyThatMayNotLeaveDoNotStopEviction(t *testing.T) {
+	now := time.Now()
+	r := newRegistry(func(key int) int { return key }, func(key int, _ time.Time) bool { return key >= 0 })
+	const busy = 600
+	for key := range busy + 3*originsMax {
+		_, e := r.enter(key-busy, now)
+		r.leave(e)
+	}
+	size := 0
+	for i := range r.shard {
+		size += len(r.shard[i].entries)
+	}
+	if size > originsMax+busy {
+		t.Errorf("%d entries, want at most %d", size, originsMax+busy)
+	}
+}
+
+// An open breaker whose origin nobody calls again would otherwise be kept for ever.
+func TestBreakerMayBeForgottenLongAfterItsCooldown(t *testing.T) {
+	now := time.Now()
+	b := breaker.New(breaker.Default())
+	if !breakerAtRest(b, now) {
+		t.Error("a new one is not at rest")
+	}
+	for b.State(now) == breaker.Closed {
+		ticket, err := b.Admit(now, breaker.Attempt{Caller: "one", Repeatable: true, Timeout: time.Minute}, 0.5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticket.Settle(now, breaker.Result{Kind: breaker.Failed}, 0.5)
+	}
+	over := b.Snapshot(now).Cooldown + longOver
+	if breakerAtRest(b, now.Add(over)) {
+		t.Error("forgotten too early")
+	}
+	if !breakerAtRest(b, now.Add(over+1)) {
+		t.Error("never forgotten")
+	}
+	b.Force(breaker.ForcedOpen, now)
+	if breakerAtRest(b, now.Add(2*over)) {
+		t.Error("what an operator forced was forgotten")
+	}
+}
+
+func TestManyCredentialsDoNotLiftTheHoldOfAnOrigin(t *testing.T) {
+	h, now := newHolds(), time.Now()
+	until := now.Add(time.Minute)
+	all := holdKey{origin: "https://api.example.com:443"}
+	h.hold(now, all, until)
+	for i := range 2 * holdsMax {
+		h.hold(now, holdKey{"https://other.example.com:443", strconv.Itoa(i)}, until)
+	}
+	late := holdKey{origin: "https://late.example.com:443"}
+	h.hold(now, late, until)
+	if h.until[all] != until || h.until[late] != until || len(h.until) != holdsMax {
+		t.Errorf("of %d holds, those of whole origins end %s and %s", len(h.until), h.until[all], h.until[late])
 	}
 }

@@ -111,10 +111,8 @@ func (r *run) admit(ctx context.Context) Event {
 	if err := r.origin.breaker.Peek(now); err != nil {
 		return breakerOpen(err)
 	}
-	if r.policy.Retry.Hold {
-		if until := r.origins.holds.of(r.call, r.policy); until.After(now) {
-			return Event{Kind: EventHeld, Until: until}
-		}
+	if until := r.heldUntil(); until.After(now) {
+		return Event{Kind: EventHeld, Until: until}
 	}
 	slot, waiter, err := r.origin.bulkhead.Enter(now, r.call.Caller, bulkhead.Criticality(r.call.Criticality), r.plan.work.Sub(now))
 	granted := now
@@ -125,8 +123,12 @@ func (r *run) admit(ctx context.Context) Event {
 	if err != nil {
 		return Event{Kind: EventRefused, Reason: call.ReasonConcurrencyLimit}
 	}
-	timeout, _ := r.plan.timeout(granted)
 	r.slot = slot
+	if until := r.heldUntil(); waiter != nil && until.After(granted) {
+		r.slot.Release()
+		return Event{Kind: EventHeld, Until: until} // it began while the call was queued
+	}
+	timeout, _ := r.plan.timeout(granted)
 	r.ticket, err = r.origin.breaker.Admit(granted, breaker.Attempt{
 		Caller: r.call.Caller, Repeatable: r.plan.repeat != policy.RepeatNever,
 		Timeout: timeout, Cut: timeout < r.policy.Attempt.Timeout,
@@ -136,6 +138,13 @@ func (r *run) admit(ctx context.Context) Event {
 		return breakerOpen(err)
 	}
 	return Event{Kind: EventAdmitted, Queued: granted.Sub(now), Probe: r.ticket.Probe()}
+}
+
+func (r *run) heldUntil() time.Time {
+	if !r.policy.Retry.Hold {
+		return time.Time{}
+	}
+	return r.origins.holds.of(r.call, r.policy)
 }
 
 func breakerOpen(err error) Event {
@@ -177,9 +186,10 @@ func (r *run) attempt(ctx context.Context, a call.Attempt) Step {
 	result := r.sender.Send(ctx, r.call, r.policy, a)
 	now := time.Now()
 	r.ticket.Settle(now, breakerResult(&result, now.Sub(a.Start)), rand.Float64())
-	r.slot.Release()
+	r.ticket = breaker.Ticket{} // its number may soon be another attempt's
 	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Result: result})
 	r.tell(now, &result)
+	r.slot.Release() // only now: who waits for it must see the hold
 	if step.Kind == StepWithdraw {
 		step = r.next(ctx, r.withdraw()) // whether it is repeated is decided only now
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sallyport/sallyport/backoff"
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/engine"
@@ -273,5 +275,115 @@ func TestStateIsPerOriginAndSettings(t *testing.T) {
 		other.Breaker.ConsecutiveFailures = 100
 		s.policy = &other
 		ended(t, s.call(t.Context(), "one", "api.example.com", time.Second), call.OutcomeRetriesExhausted, call.ReasonAttemptsExhausted, 1)
+	})
+}
+
+// throttling is a policy under which one attempt's 503 holds its origin.
+func throttling(t *testing.T) *policy.Effective {
+	t.Helper()
+	p := worked(t)
+	p.Retry.MaxAttempts, p.Retry.Hold, p.Retry.HoldMax, p.Retry.RetryAfterMax = 1, true, time.Minute, 10*time.Second
+	return p
+}
+
+func TestQueuedCallsSeeAHoldThatBeganMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := throttling(t)
+		p.Concurrency = policy.Concurrency{MaxInFlight: 1, MaxPending: 20, PendingWait: time.Second}
+		var sends atomic.Int32
+		s := newShop(t, p, senderFunc(func(context.Context, *call.Call, call.Attempt) call.Result {
+			sends.Add(1)
+			time.Sleep(50 * time.Millisecond)
+			return status(503, call.Header{Name: "Retry-After", Value: "5"})
+		}))
+		var held atomic.Int32
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				if s.call(t.Context(), fmt.Sprint("caller", i), "h.example.com", 4*time.Second).Reason == call.ReasonOriginHeld {
+					held.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if sends.Load() != 1 || held.Load() != 5 {
+			t.Errorf("%d sent and %d held, want 1 and 5", sends.Load(), held.Load())
+		}
+	})
+}
+
+func TestHeldCallersDoNotReturnTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := throttling(t)
+		p.Concurrency = policy.Concurrency{}
+		p.Retry.Backoff.Jitter = backoff.JitterFull
+		var mu sync.Mutex
+		sent := map[time.Time]int{}
+		first := true
+		s := newShop(t, p, senderFunc(func(context.Context, *call.Call, call.Attempt) call.Result {
+			mu.Lock()
+			defer mu.Unlock()
+			if first {
+				first = false
+				return status(503, call.Header{Name: "Retry-After", Value: "2"})
+			}
+			sent[time.Now()]++
+			return status(200)
+		}))
+		s.call(t.Context(), "first", "h.example.com", 20*time.Second)
+		over := time.Now().Add(2 * time.Second)
+		var all sync.WaitGroup
+		for i := range 200 {
+			all.Go(func() { s.call(t.Context(), fmt.Sprint("caller", i%4), "h.example.com", 20*time.Second) })
+		}
+		all.Wait()
+		if len(sent) < 100 {
+			t.Errorf("200 calls returned in %d moments", len(sent))
+		}
+		for at := range sent {
+			if at.Before(over) || at.After(over.Add(500*time.Millisecond)) {
+				t.Errorf("sent %s after the hold's end", at.Sub(over))
+			}
+		}
+	})
+}
+
+// A ticket's number serves another attempt once it is settled: a call that ends must not settle it again.
+func TestCallsThatEndLeaveTheTicketsOfOthersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := worked(t)
+		p.Retry.MaxAttempts, p.Retry.Hold = 2, false
+		p.Retry.Backoff.Base, p.Retry.Backoff.Cap, p.Retry.Backoff.Jitter = 10*time.Second, 10*time.Second, backoff.JitterNone
+		p.Concurrency = policy.Concurrency{}
+		p.Breaker.ConsecutiveFailures, p.Breaker.MinRequests, p.Breaker.MinDistinctCallers = 0, 30, 1
+		p.Budget.Window = &policy.BudgetWindow{Ratio: 10, MinPerSecond: 1000, Period: 10 * time.Second}
+		s := newShop(t, p, senderFunc(func(_ context.Context, c *call.Call, _ call.Attempt) call.Result {
+			switch c.Caller {
+			case "slow": // keeps its number
+				time.Sleep(9 * time.Second)
+				return status(200)
+			case "late":
+				time.Sleep(time.Second)
+			}
+			return status(503)
+		}))
+		var all sync.WaitGroup
+		many := func(ctx context.Context, n int, caller string) {
+			for range n {
+				all.Go(func() { s.call(ctx, caller, "h.example.com", 30*time.Second) })
+			}
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		many(ctx, 19, "early") // fail, and back off
+		many(t.Context(), 237, "slow")
+		many(t.Context(), 19, "late")
+		cancel()
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		if f := s.call(t.Context(), "after", "h.example.com", 5*time.Second); f.Outcome != call.OutcomeBreakerOpen {
+			t.Errorf("%s after 38 failures, want the breaker open", f.Outcome)
+		}
+		all.Wait()
 	})
 }
