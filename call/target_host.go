@@ -53,7 +53,7 @@ func parsePort(s string) uint16 {
 	return uint16(n)
 }
 
-// parseIPv6 reads an address in brackets. An IPv4-mapped one stays what it is; the guard judges it as IPv4.
+// parseIPv6 reads an address in brackets. An IPv4-mapped one is the IPv4 address it reaches: one server, one origin, one policy.
 func parseIPv6(host string) (netip.Addr, string) {
 	addr, err := netip.ParseAddr(host[1 : len(host)-1])
 	if err != nil || !addr.Is6() {
@@ -62,7 +62,7 @@ func parseIPv6(host string) (netip.Addr, string) {
 	if addr.Zone() != "" {
 		return netip.Addr{}, "an IPv6 address must not have a zone"
 	}
-	return addr, ""
+	return addr.Unmap(), ""
 }
 
 // parseName checks a name without its trailing dot, which dotted tells. What ends like a number must be a canonical IPv4 address,

@@ -29,7 +29,7 @@ func TestTargetIsTakenApartAsWritten(t *testing.T) {
 		{"http://127.0.0.1:8080/a%2Fb//c;d?x=%20y&z=1&z=2", call.Target{Scheme: "http", Host: "127.0.0.1", Address: v4, Port: 8080, Authority: "127.0.0.1:8080", Path: "/a%2Fb//c;d", RequestTarget: "/a%2Fb//c;d?x=%20y&z=1&z=2", Origin: "http://127.0.0.1:8080"}},
 		{"http://[0:0:0:0:0:0:0:1]:8080/", call.Target{Scheme: "http", Host: "::1", Address: netip.IPv6Loopback(), Port: 8080, Authority: "[0:0:0:0:0:0:0:1]:8080", Path: "/", RequestTarget: "/", Origin: "http://[::1]:8080"}},
 		{"https://[2001:DB8::A]", call.Target{Scheme: "https", Host: "2001:db8::a", Address: netip.MustParseAddr("2001:db8::a"), Port: 443, Authority: "[2001:DB8::A]", Path: "/", RequestTarget: "/", Origin: "https://[2001:db8::a]:443"}},
-		{"http://[::ffff:127.0.0.1]/", call.Target{Scheme: "http", Host: "::ffff:127.0.0.1", Address: netip.MustParseAddr("::ffff:127.0.0.1"), Port: 80, Authority: "[::ffff:127.0.0.1]", Path: "/", RequestTarget: "/", Origin: "http://[::ffff:127.0.0.1]:80"}},
+		{"http://[::ffff:127.0.0.1]/", call.Target{Scheme: "http", Host: "127.0.0.1", Address: netip.MustParseAddr("127.0.0.1"), Port: 80, Authority: "[::ffff:127.0.0.1]", Path: "/", RequestTarget: "/", Origin: "http://127.0.0.1:80"}},
 		{"http://h/p?u=http://../%2e%2e/%zz%00", call.Target{Scheme: "http", Host: "h", Port: 80, Authority: "h", Path: "/p", RequestTarget: "/p?u=http://../%2e%2e/%zz%00", Origin: "http://h:80"}},
 	}
 	for _, row := range rows {
@@ -331,8 +331,8 @@ func FuzzParseTarget(f *testing.F) {
 				t.Fatalf("%q: net/url: %v", text, err)
 			}
 			host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-			if target.Address.Is6() {
-				host = netip.MustParseAddr(host).String()
+			if target.Address.IsValid() {
+				host = netip.MustParseAddr(host).Unmap().String()
 			}
 			port := u.Port()
 			if port == "" {
