@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sallyport/sallyport/call"
@@ -13,7 +14,8 @@ import (
 // holds remembers until when an origin asked not to be called: after a 503 by anybody, after a 429 by one credential, since rate
 // limits are per key (semantics.md §4).
 type holds struct {
-	mu    sync.Mutex // protects the fields below
+	last  atomic.Pointer[time.Time] // the end of the hold that ends last; nil before the first; written under mu
+	mu    sync.Mutex                // protects the fields below
 	until map[holdKey]time.Time
 	swept time.Time // when those that are over were last forgotten, while the map was full
 }
@@ -34,9 +36,9 @@ const (
 func newHolds() *holds { return &holds{until: make(map[holdKey]time.Time)} }
 
 // of is until when a call is held: for all callers of its origin, or for its credential. A time that has passed holds nobody.
-func (h *holds) of(c *call.Call, p *policy.Effective) time.Time {
-	if h.none() {
-		return time.Time{} // the usual case needs no credential
+func (h *holds) of(now time.Time, c *call.Call, p *policy.Effective) time.Time {
+	if last := h.last.Load(); last == nil || !last.After(now) {
+		return time.Time{} // the usual case needs no lock and no credential
 	}
 	credential := credentialOf(c, p)
 	h.mu.Lock()
@@ -48,12 +50,6 @@ func (h *holds) of(c *call.Call, p *policy.Effective) time.Time {
 	return own
 }
 
-func (h *holds) none() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.until) == 0
-}
-
 // hold never shortens a hold that stands.
 func (h *holds) hold(now time.Time, k holdKey, until time.Time) {
 	h.mu.Lock()
@@ -63,6 +59,9 @@ func (h *holds) hold(now time.Time, k holdKey, until time.Time) {
 	}
 	if until.After(h.until[k]) {
 		h.until[k] = until
+		if last := h.last.Load(); last == nil || until.After(*last) {
+			h.last.Store(&until)
+		}
 	}
 }
 

@@ -144,9 +144,8 @@ func (p *Plan) heldUp(now time.Time, ev Event) Step {
 		p.retryAfter = wait
 		return p.final(now, call.OutcomeThrottled, call.ReasonOriginHeld)
 	}
-	// Those who wait for the same hold must not return together either.
-	wait = max(wait, min(backoff.Spread(wait, p.policy.Retry.Backoff.Jitter, p.rnd()), p.work.Sub(now)-p.policy.Deadline.MinAttemptTime))
-	p.held += ev.Until.Sub(now)
+	p.held += wait
+	wait = p.spread(now, wait)
 	p.waited += wait
 	p.holding = true
 	return Step{Kind: StepWait, Until: now.Add(wait)}
@@ -278,11 +277,16 @@ func (p *Plan) wait(now time.Time, reason call.Reason) Step {
 		if asked > p.policy.Retry.RetryAfterMax || !p.fits(now, asked) {
 			return p.stop(now, call.OutcomeThrottled, call.ReasonRetryAfterTooLong)
 		}
-		// Never early; the extra, so that holders do not return together, is cut to what fits.
-		latest := p.work.Sub(now) - p.policy.Deadline.MinAttemptTime
-		wait = max(wait, asked, min(backoff.Spread(asked, cfg.Jitter, p.rnd()), latest))
+		wait = max(wait, p.spread(now, asked))
 	}
 	return p.again(now, reason, wait)
+}
+
+// spread is a server's delay and an extra, so that those it told to go away do not return together. Never early; the extra is cut to
+// what fits (semantics.md §4).
+func (p *Plan) spread(now time.Time, asked time.Duration) time.Duration {
+	latest := p.work.Sub(now) - p.policy.Deadline.MinAttemptTime
+	return max(asked, min(backoff.Spread(asked, p.policy.Retry.Backoff.Jitter, p.rnd()), latest))
 }
 
 // again ends the judgement with another attempt after wait, if that fits before the work deadline and the key's life.

@@ -111,7 +111,7 @@ func (r *run) admit(ctx context.Context) Event {
 	if err := r.origin.breaker.Peek(now); err != nil {
 		return breakerOpen(err)
 	}
-	if until := r.heldUntil(); until.After(now) {
+	if until := r.heldUntil(now); until.After(now) {
 		return Event{Kind: EventHeld, Until: until}
 	}
 	slot, waiter, err := r.origin.bulkhead.Enter(now, r.call.Caller, bulkhead.Criticality(r.call.Criticality), r.plan.work.Sub(now))
@@ -124,7 +124,7 @@ func (r *run) admit(ctx context.Context) Event {
 		return Event{Kind: EventRefused, Reason: call.ReasonConcurrencyLimit}
 	}
 	r.slot = slot
-	if until := r.heldUntil(); waiter != nil && until.After(granted) {
+	if until := r.heldUntil(granted); waiter != nil && until.After(granted) {
 		r.slot.Release()
 		return Event{Kind: EventHeld, Until: until} // it began while the call was queued
 	}
@@ -140,11 +140,11 @@ func (r *run) admit(ctx context.Context) Event {
 	return Event{Kind: EventAdmitted, Queued: granted.Sub(now), Probe: r.ticket.Probe()}
 }
 
-func (r *run) heldUntil() time.Time {
+func (r *run) heldUntil(now time.Time) time.Time {
 	if !r.policy.Retry.Hold {
 		return time.Time{}
 	}
-	return r.origins.holds.of(r.call, r.policy)
+	return r.origins.holds.of(now, r.call, r.policy)
 }
 
 func breakerOpen(err error) Event {
