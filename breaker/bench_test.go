@@ -24,6 +24,24 @@ func BenchmarkAdmitSettle(b *testing.B) {
 	}
 }
 
+// BenchmarkAmongMany is an origin with as many tickets outstanding as are told apart; the oldest is settled, which moves the most.
+func BenchmarkAmongMany(b *testing.B) {
+	br := breaker.New(breaker.Default())
+	now := zero
+	var tickets [256]breaker.Ticket
+	for i := range tickets {
+		tickets[i], _ = br.Admit(now, patient("a"), 0)
+	}
+	next := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(time.Millisecond)
+		tickets[next].Settle(now, ok, 0.5)
+		tickets[next], _ = br.Admit(now, patient("a"), 0.5)
+		next = (next + 1) % len(tickets)
+	}
+}
+
 func BenchmarkRefuse(b *testing.B) {
 	br := breaker.New(breaker.Default())
 	br.Force(breaker.ForcedOpen, zero)
@@ -75,7 +93,18 @@ func BenchmarkContention(b *testing.B) {
 	})
 }
 
-// heapPer is the heap one used, idle breaker costs.
+// settleTogether has as many tickets outstanding at once as there is room for, and ends them all.
+func settleTogether(b *breaker.Breaker, tickets []breaker.Ticket) {
+	now := zero.Add(time.Minute)
+	for i := range tickets {
+		tickets[i], _ = b.Admit(now, patient("a"), 0)
+	}
+	for _, ticket := range tickets {
+		ticket.Settle(now, ok, 0)
+	}
+}
+
+// heapPer is the heap that a breaker costs which was used, by many at once too, and is idle.
 func heapPer(breakers int) uint64 {
 	held := make([]*breaker.Breaker, breakers)
 	var before, after runtime.MemStats
@@ -88,6 +117,8 @@ func heapPer(breakers int) uint64 {
 			ticket, _ := held[i].Admit(now, patient("a"), 0)
 			ticket.Settle(now, ok, 0)
 		}
+		settleTogether(held[i], make([]breaker.Ticket, 20))
+		settleTogether(held[i], make([]breaker.Ticket, 2))
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -108,18 +139,15 @@ func TestIdleBreakerStaysSmall(t *testing.T) {
 }
 
 func TestAdmitAndSettleAllocateNothing(t *testing.T) {
-	b := breaker.New(breaker.Default())
-	now := zero
-	n := testing.AllocsPerRun(1000, func() {
-		now = now.Add(time.Millisecond)
-		ticket, err := b.Admit(now, patient("a"), 0.5)
-		if err != nil {
-			t.Fatal(err)
+	for _, outstanding := range []int{1, 2} {
+		b := breaker.New(breaker.Default())
+		tickets := make([]breaker.Ticket, outstanding)
+		if n := testing.AllocsPerRun(1000, func() { settleTogether(b, tickets) }); n != 0 {
+			t.Errorf("%v allocations with %d outstanding", n, outstanding)
 		}
-		ticket.Settle(now, ok, 0.5)
-	})
-	if n != 0 {
-		t.Errorf("%v allocations", n)
+		if n := b.Snapshot(zero).Attempts; int(n) != 1001*outstanding {
+			t.Errorf("%d attempts were counted", n)
+		}
 	}
 }
 

@@ -42,8 +42,7 @@ type Breaker struct {
 	// While open and half-open: the cooldown that led here, when it ends, and when any attempt will do as the probe.
 	cooldown, openUntil, anyProbeAt time.Duration
 
-	// While half-open. leases numbers the probes; leased says that the last one was not settled.
-	leases   uint64
+	// While half-open. leased says that the last probe was not settled.
 	leaseEnd time.Duration
 	leased   bool
 	// ramping: closed by probes, and admissions may still be rising.
@@ -163,10 +162,10 @@ func (b *Breaker) probeLocked(at time.Duration, a *Attempt) (Ticket, RefusedErro
 	if fit {
 		b.anyProbeAt = later(at, b.cooldown)
 	}
-	b.leases++
 	b.leased = true
 	b.leaseEnd = later(at, later(max(a.Timeout, 0), leaseMargin))
-	t.generation, t.lease, t.timeout, t.cut, t.impatient = b.generation, b.leases, a.Timeout, a.Cut, !patient
+	t.generation, t.number, t.probe = b.generation, b.numbers.next(), true
+	t.timeout, t.cut, t.impatient = a.Timeout, a.Cut, !patient
 	return t, RefusedError{}
 }
 

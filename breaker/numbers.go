@@ -1,48 +1,56 @@
 package breaker
 
-import "math/bits"
+import "slices"
 
-// numberWords bounds how many tickets outside half-open are told apart at a time.
-const numberWords = 4
+// maxNumbers bounds how many outstanding tickets outside half-open are told apart, and so the memory of one that leaks them.
+const maxNumbers = 256
 
 // numbers gives each outstanding ticket a number, so that a second Settle of the same one is seen and dropped although a ticket is a
-// plain value. They go round: a number comes back after all others were given out, or are outstanding. When none is free a ticket
-// goes without: better one that could be settled twice than a breaker that refuses for want of a number.
+// plain value. No number comes back within a generation: an old ticket is never taken for a younger one, however late it is settled
+// again. (Weighed: a bit for each of 256 numbers that go round is smaller, and takes the old one for the young. An exact epoch for
+// each number takes as much while idle as this does with all of them outstanding.)
+//
+// When maxNumbers are outstanding a ticket goes without: better one that could be settled twice than a breaker that refuses for want
+// of a number.
 type numbers struct {
-	outstanding [numberWords]uint64
-	next        uint16
+	last        uint64   // given
+	outstanding []uint64 // rising
+	// room is what outstanding lies in while it suffices, so that an idle origin keeps nothing else and one that is called now and then
+	// does not allocate. Two is what the size class of a Breaker has left.
+	room [2]uint64
 }
 
-// give returns a number from 1 up, or 0 when none is free.
-func (n *numbers) give() uint16 {
-	const all = numberWords * 64
-	start := n.next % all
-	word, shift := start/64, start%64
-	for i := range numberWords + 1 {
-		w := (word + uint16(i)) % numberWords
-		free := ^n.outstanding[w]
-		if i == 0 {
-			free &= ^uint64(0) << shift
-		}
-		if free != 0 {
-			bit := uint16(bits.TrailingZeros64(free)) //nolint:gosec // below 64
-			n.outstanding[w] |= 1 << bit
-			n.next = w*64 + bit + 1
-			return w*64 + bit + 1
-		}
+// next returns a number that nobody watches. It does for probes, of which only the last is outstanding.
+func (n *numbers) next() uint64 {
+	n.last++
+	return n.last
+}
+
+// give returns a number from 1 up, or 0 when as many as are told apart are outstanding.
+func (n *numbers) give() uint64 {
+	if len(n.outstanding) == maxNumbers {
+		return 0
 	}
-	return 0
+	if n.outstanding == nil {
+		n.outstanding = n.room[:0]
+	}
+	number := n.next()
+	n.outstanding = append(n.outstanding, number)
+	return number
 }
 
 // take ends a number; false when it was ended before.
-func (n *numbers) take(number uint16) bool {
+func (n *numbers) take(number uint64) bool {
 	if number == 0 {
 		return true
 	}
-	word, mask := (number-1)/64, uint64(1)<<((number-1)%64)
-	if n.outstanding[word]&mask == 0 {
+	i, found := slices.BinarySearch(n.outstanding, number)
+	if !found {
 		return false
 	}
-	n.outstanding[word] &^= mask
+	n.outstanding = slices.Delete(n.outstanding, i, i+1)
+	if len(n.outstanding) == 0 && cap(n.outstanding) > len(n.room) {
+		n.outstanding = nil
+	}
 	return true
 }

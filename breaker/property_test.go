@@ -86,12 +86,12 @@ func (l *life) come(t *rapid.T) {
 	l.flying = append(l.flying, pair{ticket, twin})
 }
 
-func (l *life) end(t *rapid.T) {
+// end settles one of the youngest tickets so many. They stay in the list: some are settled twice, and most late.
+func (l *life) end(t *rapid.T, youngest int) {
 	if len(l.flying) == 0 {
 		return
 	}
-	// Tickets stay in the list: some are settled twice, and most late.
-	i := rapid.IntRange(max(0, len(l.flying)-6), len(l.flying)-1).Draw(t, "ticket")
+	i := rapid.IntRange(max(0, len(l.flying)-youngest), len(l.flying)-1).Draw(t, "ticket")
 	r := breaker.Result{
 		Kind:    rapid.SampledFrom([]breaker.Kind{breaker.OK, breaker.OK, breaker.OK, breaker.Failed, breaker.Failed, breaker.Throttled, breaker.Ignored}).Draw(t, "kind"),
 		Latency: time.Duration(rapid.IntRange(0, 900).Draw(t, "latency")) * time.Millisecond,
@@ -162,14 +162,14 @@ func live(t *rapid.T) {
 		l.warm(t)
 	}
 	for range rapid.IntRange(1, 120).Draw(t, "steps") {
-		switch rapid.IntRange(0, 9).Draw(t, "what") {
+		switch rapid.IntRange(0, 10).Draw(t, "what") {
 		case 0, 1, 2:
 			l.come(t)
 		case 3:
 			l.come(t)
-			l.end(t)
+			l.end(t, 6)
 		case 4, 5, 6:
-			l.end(t)
+			l.end(t, 6)
 		case 7:
 			l.now += time.Duration(rapid.IntRange(0, 400).Draw(t, "ms")) * time.Millisecond
 		case 8:
@@ -179,6 +179,8 @@ func live(t *rapid.T) {
 			if l.o.state == breaker.Closed {
 				l.o.hinted = l.now
 			}
+		case 10: // late, and mostly again
+			l.end(t, len(l.flying))
 		}
 		l.compare(t)
 	}

@@ -25,48 +25,6 @@ func TestSettledTwiceCountsOnce(t *testing.T) {
 	}
 }
 
-func TestMoreTicketsThanNumbersAreAdmittedAndCounted(t *testing.T) {
-	c := plain()
-	c.ConsecutiveFailures = 0
-	b := breaker.New(c)
-	tickets := make([]breaker.Ticket, 1000)
-	for i := range tickets {
-		tickets[i] = admit(t, b, zero, patient("a"))
-	}
-	for _, ticket := range tickets {
-		ticket.Settle(zero, lost, 0)
-	}
-	if n := b.Snapshot(zero).Failed; n != 1000 {
-		t.Errorf("%d failures", n)
-	}
-	// All numbers are free again: another one is watched.
-	ticket := admit(t, b, zero, patient("a"))
-	ticket.Settle(zero, lost, 0)
-	ticket.Settle(zero, lost, 0)
-	if n := b.Snapshot(zero).Failed; n != 1001 {
-		t.Errorf("%d failures", n)
-	}
-}
-
-func TestANumberFreedBehindTheLastOneIsFound(t *testing.T) {
-	c := plain()
-	c.ConsecutiveFailures = 0
-	b := breaker.New(c)
-	tickets := make([]breaker.Ticket, 256)
-	for i := range tickets {
-		tickets[i] = admit(t, b, zero, patient("a"))
-	}
-	tickets[199].Settle(zero, ignored, 0)
-	admit(t, b, zero, patient("a"))
-	tickets[194].Settle(zero, ignored, 0)
-	ticket := admit(t, b, zero, patient("a"))
-	ticket.Settle(zero, lost, 0)
-	ticket.Settle(zero, lost, 0)
-	if n := b.Snapshot(zero).Failed; n != 1 {
-		t.Errorf("%d failures: the ticket went without a number", n)
-	}
-}
-
 func TestLateResultOfAnOlderGenerationIsDropped(t *testing.T) {
 	b := breaker.New(plain())
 	old := admit(t, b, zero, patient("a"))

@@ -38,26 +38,29 @@ func (r *Result) answered() bool {
 type Ticket struct {
 	breaker    *Breaker
 	generation uint64
-	// lease is the probe's; number is the ordinary ticket's, 0 for one that goes without.
-	lease   uint64
+	// number is 0 for an ordinary ticket that goes without.
+	number  uint64
 	timeout time.Duration
 	entered Transition
 	caller  uint32
-	number  uint16
+	probe   bool
 	cut     bool
 	// impatient: taken as the probe for want of a better, with too little time for its time-out to say anything.
 	impatient bool
 }
 
 // Probe says whether the attempt is the half-open test.
-func (t Ticket) Probe() bool { return t.lease != 0 }
+func (t Ticket) Probe() bool { return t.probe }
 
 // Entered is the move to half-open, on the ticket whose admission made it.
 func (t Ticket) Entered() (Transition, bool) { return t.entered, t.entered.To != 0 }
 
 // Settle tells what became of the attempt, once; rnd is uniform in [0, 1) and lengthens a cooldown that begins. It returns the
-// transition it caused, if any. A second Settle of the same ticket, one of an older generation, and a probe's after the end of its
-// lease are dropped.
+// transition it caused, if any. A second Settle of the same ticket, however late, one of an older generation, and a probe's after the
+// end of its lease are dropped.
+//
+// Of tickets outside half-open 256 outstanding ones are watched so; one admitted beyond them counts each time it is settled, until
+// the generation ends.
 func (t Ticket) Settle(now time.Time, r Result, rnd float64) (Transition, bool) {
 	b := t.breaker
 	if b == nil {
@@ -69,8 +72,8 @@ func (t Ticket) Settle(now time.Time, r Result, rnd float64) (Transition, bool) 
 	switch {
 	case t.generation != b.generation:
 		return Transition{}, false
-	case t.lease != 0:
-		if t.lease != b.leases || !b.leasedLocked(at) {
+	case t.probe:
+		if t.number != b.numbers.last || !b.leasedLocked(at) {
 			return Transition{}, false
 		}
 		return b.settleProbeLocked(&t, &r, at, rnd)

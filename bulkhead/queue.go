@@ -7,18 +7,18 @@ type queue struct {
 	ranks *[levels]rank // nil while nobody waits, so that an idle origin keeps nothing
 }
 
-// rank is one criticality: the lines of its callers, the first of them to be served next.
+// rank is one criticality: the lines of its callers, by name and in the order in which they are served.
 type rank struct {
-	lines       map[string]*line
-	first, last *line
+	lines map[string]*line
+	turns list[line]
 }
 
 // line is what one caller has waiting in one rank; there is none without a waiter.
 type line struct {
-	caller      string
-	level       int
-	first, last *Waiter
-	prev, next  *line
+	caller  string
+	level   int
+	waiters list[Waiter]
+	turn    link[line]
 }
 
 // join puts a waiter at the end of its caller's line, and a new line behind all others: whoever comes waits for one slot of each
@@ -35,9 +35,10 @@ func (q *queue) join(w *Waiter, caller string, level int) {
 		}
 		l = &line{caller: caller, level: level}
 		r.lines[caller] = l
-		r.push(l)
+		r.turns.push(&l.turn, l)
 	}
-	l.push(w)
+	w.line = l
+	l.waiters.push(&w.place, w)
 	q.held++
 }
 
@@ -45,13 +46,13 @@ func (q *queue) join(w *Waiter, caller string, level int) {
 func (q *queue) next() *Waiter {
 	for level := range q.ranks {
 		r := &q.ranks[level]
-		l := r.first
+		l := r.turns.first()
 		if l == nil {
 			continue
 		}
-		w := l.first
-		r.unlink(l)
-		r.push(l) // behind the others, unless remove finds it empty
+		w := l.waiters.first()
+		r.turns.unlink(&l.turn)
+		r.turns.push(&l.turn, l) // behind the others, unless remove finds it empty
 		q.remove(w)
 		return w
 	}
@@ -61,60 +62,13 @@ func (q *queue) next() *Waiter {
 // remove takes a waiter out.
 func (q *queue) remove(w *Waiter) {
 	l := w.line
-	l.unlink(w)
-	if r := &q.ranks[l.level]; l.first == nil {
-		r.unlink(l)
+	w.line = nil
+	l.waiters.unlink(&w.place)
+	if r := &q.ranks[l.level]; l.waiters.first() == nil {
+		r.turns.unlink(&l.turn)
 		delete(r.lines, l.caller)
 	}
 	if q.held--; q.held == 0 {
 		q.ranks = nil
 	}
-}
-
-func (l *line) push(w *Waiter) {
-	w.line, w.prev = l, l.last
-	if l.last == nil {
-		l.first = w
-	} else {
-		l.last.next = w
-	}
-	l.last = w
-}
-
-func (l *line) unlink(w *Waiter) {
-	if w.prev == nil {
-		l.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		l.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.line, w.prev, w.next = nil, nil, nil
-}
-
-func (r *rank) push(l *line) {
-	l.prev = r.last
-	if r.last == nil {
-		r.first = l
-	} else {
-		r.last.next = l
-	}
-	r.last = l
-}
-
-func (r *rank) unlink(l *line) {
-	if l.prev == nil {
-		r.first = l.next
-	} else {
-		l.prev.next = l.next
-	}
-	if l.next == nil {
-		r.last = l.prev
-	} else {
-		l.next.prev = l.prev
-	}
-	l.prev, l.next = nil, nil
 }

@@ -22,10 +22,10 @@ type Waiter struct {
 	announced *Waiter       // the next of those granted in one step
 
 	// Of the queue, under the lock of the bulkhead.
-	state      state
-	slot       Slot
-	line       *line
-	prev, next *Waiter
+	state state
+	slot  Slot
+	line  *line
+	place link[Waiter] // in the line
 }
 
 // state of a waiter. It only grows.
