@@ -26,7 +26,7 @@ func encode(f *call.Final, c *call.Call, report pb.Report) *pb.CallResponse {
 		RetryAfter:  unlessZero(f.RetryAfter),
 		OperationId: f.OperationID,
 	}
-	if report == pb.Report_REPORT_BRIEF && f.Outcome == call.OutcomeSuccess && len(f.Attempts) == 1 {
+	if report == pb.Report_REPORT_BRIEF && f.Outcome == call.OutcomeSuccess && len(f.Attempts) > 0 && f.Attempts[0].Decision.Reason == call.ReasonSuccess {
 		return resp
 	}
 	resp.Attempts = make([]*pb.Attempt, len(f.Attempts))

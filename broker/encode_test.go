@@ -131,17 +131,22 @@ func TestBriefReportLeavesOutOnlyTheUneventful(t *testing.T) {
 	for _, tt := range []struct {
 		outcome  call.Outcome
 		attempts int
+		success  int // the attempt that succeeded
 		report   pb.Report
 		want     int
 	}{
-		{call.OutcomeSuccess, 1, pb.Report_REPORT_BRIEF, 0},
-		{call.OutcomeSuccess, 1, pb.Report_REPORT_FULL, 1},
-		{call.OutcomeSuccess, 1, pb.Report_REPORT_UNSPECIFIED, 1},
-		{call.OutcomeSuccess, 2, pb.Report_REPORT_BRIEF, 2},
-		{call.OutcomeHTTPError, 1, pb.Report_REPORT_BRIEF, 1},
-		{call.OutcomeUnknown, 3, pb.Report_REPORT_BRIEF, 3},
+		{call.OutcomeSuccess, 1, 1, pb.Report_REPORT_BRIEF, 0},
+		{call.OutcomeSuccess, 1, 1, pb.Report_REPORT_FULL, 1},
+		{call.OutcomeSuccess, 1, 1, pb.Report_REPORT_UNSPECIFIED, 1},
+		{call.OutcomeSuccess, 2, 2, pb.Report_REPORT_BRIEF, 2},
+		{call.OutcomeSuccess, 2, 1, pb.Report_REPORT_BRIEF, 0}, // the other one was a hedge
+		{call.OutcomeHTTPError, 1, 0, pb.Report_REPORT_BRIEF, 1},
+		{call.OutcomeUnknown, 3, 0, pb.Report_REPORT_BRIEF, 3},
 	} {
 		f := &call.Final{Outcome: tt.outcome, Attempts: make([]call.Attempt, tt.attempts), Sends: uint32(tt.attempts)}
+		if tt.success > 0 {
+			f.Attempts[tt.success-1].Decision.Reason = call.ReasonSuccess
+		}
 		got := encode(f, &call.Call{}, tt.report)
 		if len(got.GetAttempts()) != tt.want || got.GetSends() != f.Sends {
 			t.Errorf("%v, %d attempts, %v: %d listed, want %d", tt.outcome, tt.attempts, tt.report, len(got.GetAttempts()), tt.want)

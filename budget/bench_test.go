@@ -42,17 +42,23 @@ func TestHotPathTakesNoMemory(t *testing.T) {
 		b := newBudget(t, c)
 		b.Deposit(epoch, "a")
 		granted(b, epoch, "a", 1) // the account of the caller
+		now := epoch
 		if n := testing.AllocsPerRun(100, func() {
-			b.Deposit(epoch, "a")
-			token, err := b.Withdraw(epoch, "a")
+			now = now.Add(time.Second)
+			b.Deposit(now, "a")
+			token, err := b.Withdraw(now, "a")
 			if err != nil {
 				t.Fatal(err)
 			}
-			token.HandBack(epoch)
-			b.Failed(epoch)
-			b.Succeeded(epoch)
+			token.HandBack(now)
+			if token, err = b.Withdraw(now, "a"); err != nil {
+				t.Fatal(err)
+			}
+			token.Spend(now)
+			b.Failed(now)
+			b.Succeeded(now)
 			for range 10 {
-				b.Succeeded(epoch)
+				b.Succeeded(now)
 			}
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -86,6 +92,23 @@ func BenchmarkWithdraw(b *testing.B) {
 	}
 }
 
+// BenchmarkSpend is an extra attempt that is sent, each in a step of its own, which moves the window on.
+func BenchmarkSpend(b *testing.B) {
+	for name, c := range kinds() {
+		b.Run(name, func(b *testing.B) {
+			k := newBudget(b, c)
+			b.ReportAllocs()
+			now := epoch
+			for b.Loop() {
+				now = now.Add(time.Second)
+				if granted(k, now, "a", 1) != 1 {
+					b.Fatal("refused")
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkWithdrawRefused is the storm: everybody asks, and the window is spent.
 func BenchmarkWithdrawRefused(b *testing.B) {
 	for name, c := range kinds() {
@@ -93,7 +116,7 @@ func BenchmarkWithdrawRefused(b *testing.B) {
 			k := newBudget(b, c)
 			for range 20 {
 				k.Failed(epoch)
-				_, _ = k.Withdraw(epoch, "a")
+				granted(k, epoch, "a", 1)
 			}
 			b.ReportAllocs()
 			for b.Loop() {

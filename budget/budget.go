@@ -19,12 +19,12 @@ type Budget struct {
 	totals Totals
 }
 
-// Token is one extra attempt that was granted. Either it is sent, and the token with it spent, or it is handed back. The zero
-// Token is none. Keep it in one place: a copy does not know that the other was handed back.
+// Token is one extra attempt that was granted. Either it is sent, and the token with it spent, or it is handed back; until then it
+// counts as taken, and for good if it is forgotten. The zero Token is none. Keep it in one place: a copy does not know that the
+// other was ended.
 type Token struct {
-	from   *Budget
-	tick   int64   // when it was taken, for a window
-	caller *series // on whose account, for a window
+	from    *Budget
+	account *taken // on whose account, for a window
 }
 
 // New gives a full budget, or an error that names the field that cannot be.
@@ -70,7 +70,7 @@ func (b *Budget) Succeeded(now time.Time) {
 	}
 }
 
-// Withdraw grants a caller one extra attempt, or returns a *RefusedError. Check and take are one step.
+// Withdraw grants a caller one extra attempt, to be sent now or later, or returns a *RefusedError. Check and take are one step.
 func (b *Budget) Withdraw(now time.Time, caller string) (Token, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +78,7 @@ func (b *Budget) Withdraw(now time.Time, caller string) (Token, error) {
 	token := Token{from: b}
 	var refused *RefusedError
 	if b.window != nil {
-		token.tick, token.caller, refused = b.window.withdraw(at, caller, b.share)
+		token.account, refused = b.window.withdraw(at, caller, b.share)
 	} else {
 		refused = b.bucket.withdraw()
 	}
@@ -91,7 +91,22 @@ func (b *Budget) Withdraw(now time.Time, caller string) (Token, error) {
 	return token, nil
 }
 
-// HandBack returns a token whose attempt was not sent, as if it had never been taken. A second time it does nothing.
+// Spend ends a token whose attempt is sent now: a window counts it for a period from now, however long it waited for its backoff or
+// Retry-After. Under a token bucket it was paid for when it was granted. A second time, and after HandBack, it does nothing.
+func (t *Token) Spend(now time.Time) {
+	b := t.from
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if at := b.atLocked(now); b.window != nil {
+		b.window.spend(at, t.account)
+	}
+	*t = Token{}
+}
+
+// HandBack returns a token whose attempt was not sent, as if it had never been taken. A second time, and after Spend, it does nothing.
 func (t *Token) HandBack(now time.Time) {
 	b := t.from
 	if b == nil {
@@ -99,10 +114,10 @@ func (t *Token) HandBack(now time.Time) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at := b.atLocked(now)
+	b.atLocked(now)
 	b.totals.HandedBack++
 	if b.window != nil {
-		b.window.handBack(at, t.tick, t.caller)
+		b.window.handBack(t.account)
 	} else {
 		b.bucket.handBack()
 	}

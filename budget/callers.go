@@ -17,9 +17,9 @@ type callers struct {
 	recent   string        // who was seen last
 	recentAt time.Duration // when
 	otherAt  time.Duration // when anybody else was seen last
-	spent    map[string]*series
-	rest     *series // of all callers without an account
-	swept    int64   // the last step in which empty accounts were looked for
+	accounts map[string]*taken
+	rest     *taken // of all callers without an account
+	swept    int64  // the last step in which empty accounts were looked for
 }
 
 func newCallers() callers { return callers{recentAt: never, otherAt: never} }
@@ -37,47 +37,48 @@ func (c *callers) saw(caller string, at time.Duration) {
 func (c *callers) contended(after time.Duration) bool { return c.otherAt > after }
 
 // account is where a caller's extra attempts are counted, nil while it has none.
-func (c *callers) account(caller string) *series {
-	if s := c.spent[caller]; s != nil {
-		return s
+func (c *callers) account(caller string) *taken {
+	if t := c.accounts[caller]; t != nil {
+		return t
 	}
-	if len(c.spent) >= maxCallers {
+	if len(c.accounts) >= maxCallers {
 		return c.rest
 	}
 	return nil
 }
 
 // open is account, which it makes where there is none.
-func (c *callers) open(caller string, now instant, tie bool) *series {
-	if s := c.spent[caller]; s != nil {
-		return s
+func (c *callers) open(caller string, now instant, tie bool) *taken {
+	if t := c.accounts[caller]; t != nil {
+		return t
 	}
-	if len(c.spent) >= maxCallers {
+	if len(c.accounts) >= maxCallers {
 		c.sweep(now, tie)
 	}
-	if len(c.spent) >= maxCallers {
+	if len(c.accounts) >= maxCallers {
 		if c.rest == nil {
-			c.rest = new(series)
+			c.rest = new(taken)
 		}
 		return c.rest
 	}
-	if c.spent == nil {
-		c.spent = make(map[string]*series)
+	if c.accounts == nil {
+		c.accounts = make(map[string]*taken)
 	}
-	s := new(series)
-	c.spent[caller] = s
-	return s
+	t := new(taken)
+	c.accounts[caller] = t
+	return t
 }
 
-// sweep drops accounts that ran empty, once a step at most: it looks at all of them.
+// sweep drops accounts that ran empty, once a step at most: it looks at all of them. One with an attempt still to be sent is not
+// empty: its token points to it, and the caller would start anew beside it.
 func (c *callers) sweep(now instant, tie bool) {
 	if c.swept == now.tick {
 		return
 	}
 	c.swept = now.tick
-	for name, s := range c.spent {
-		if s.count(now, tie) == 0 {
-			delete(c.spent, name)
+	for name, t := range c.accounts {
+		if t.count(now, tie) == 0 {
+			delete(c.accounts, name)
 		}
 	}
 }

@@ -6,8 +6,10 @@
 //
 //	          now − period                                  now
 //	               │◄──────────────── period ────────────────►│
-//	first attempts │·  · ···  ·  · ·· ···  ·  ·· ·   ··· · · ·│   a retry is allowed while
-//	retries        │   ▪        ▪          ▪         ▪        │   retries + 1 ≤ ratio · first attempts + min_per_second · period
+//	first attempts │·  · ···  ·  · ·· ···  ·  ·· ·   ··· · · ·│
+//	retries sent   │   ▪        ▪          ▪         ▪        │ ▫ ▫  outstanding: granted, neither sent nor handed back
+//
+//	a retry is allowed while  sent + outstanding + 1 ≤ ratio · first attempts + min_per_second · period
 //
 // The token bucket counts how it went:
 //
@@ -23,9 +25,14 @@
 // A retry is paid for in the step that allows it, so that any number of callers at once cannot overdraw, and handed back when it is
 // not sent after all:
 //
-//	Withdraw ──► Token ──► sent: spent
+//	Withdraw ──► Token ──► sent: Spend, dated now
 //	   │           └─────► not sent: HandBack, as if it had never been taken
 //	   └──► *RefusedError: which budget, why, and when to ask again if that is known
+//
+// Between grant and sending lies a backoff or a Retry-After, and it may be longer than the period. Until it ends the token counts as
+// taken, however old it is, and a window dates it at the instant of sending. Dated at its grant it would leave the window unsent, the
+// next one would be granted its place, and both would be sent within a period: twice the allowance. This way what is sent in any
+// period is within the allowance there was at the last grant among it.
 //
 // The package reads no clock and starts no goroutine: the instant is a parameter. An instant older than one already seen counts as
 // the latest seen, since callers read their clocks before they get the lock.

@@ -37,15 +37,29 @@ func bucketOf(maxTokens, ratio float64, rule budget.Rule) budget.Config {
 	return budget.Config{Name: "policies/default", TokenBucket: &budget.TokenBucket{MaxTokens: maxTokens, TokenRatio: ratio, Rule: rule}}
 }
 
-// granted withdraws at most n times and counts how often it was allowed.
+// granted withdraws at most n times, sends at once what is allowed, and counts it.
 func granted(b *budget.Budget, now time.Time, caller string, n int) int {
 	count := 0
 	for range n {
-		if _, err := b.Withdraw(now, caller); err == nil {
+		if token, err := b.Withdraw(now, caller); err == nil {
+			token.Spend(now)
 			count++
 		}
 	}
 	return count
+}
+
+// waiting withdraws n times, all of which must be allowed, and sends nothing.
+func waiting(t testing.TB, b *budget.Budget, now time.Time, caller string, n int) []budget.Token {
+	t.Helper()
+	tokens := make([]budget.Token, n)
+	for i := range tokens {
+		var err error
+		if tokens[i], err = b.Withdraw(now, caller); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tokens
 }
 
 func refusal(t testing.TB, b *budget.Budget, now time.Time, caller string) *budget.RefusedError {

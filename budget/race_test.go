@@ -72,6 +72,35 @@ func TestHandBacksAtOnceLoseNothing(t *testing.T) {
 	}
 }
 
+func TestSpendsAtOnceLoseNothing(t *testing.T) {
+	b := newBudget(t, windowOf(0, 10*time.Second, 10, 1))
+	tokens := make([]budget.Token, 64*10)
+	together(64, func(i int) {
+		for n := range 10 {
+			tokens[10*i+n], _ = b.Withdraw(epoch, fmt.Sprint("caller", i))
+		}
+	})
+	if s := b.Snapshot(after(time.Minute)); s.Outstanding != 100 {
+		t.Fatalf("%d outstanding of 100", s.Outstanding)
+	}
+	together(64, func(i int) {
+		for n := range 10 {
+			k := &tokens[10*i+n]
+			if i%2 == 0 {
+				k.HandBack(after(time.Minute))
+			}
+			k.Spend(after(time.Minute))
+		}
+	})
+	s := b.Snapshot(after(time.Minute))
+	if s.Outstanding != 0 || s.Retries != 100-s.Totals.HandedBack {
+		t.Errorf("%+v", s)
+	}
+	if got := granted(b, after(time.Minute), "caller0", 200); got != int(s.Totals.HandedBack) {
+		t.Errorf("%d granted afterwards, want the %d handed back", got, s.Totals.HandedBack)
+	}
+}
+
 func TestTotalsOnlyGrow(t *testing.T) {
 	b := newBudget(t, windowOf(0.5, time.Second, 1, 0.5))
 	done := make(chan struct{})
@@ -99,6 +128,8 @@ func TestTotalsOnlyGrow(t *testing.T) {
 			b.Deposit(now, "a")
 			if token, err := b.Withdraw(now, "b"); err == nil && i%2 == 0 {
 				token.HandBack(now)
+			} else {
+				token.Spend(now) // none where it was refused
 			}
 		}
 	})

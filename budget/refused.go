@@ -23,7 +23,8 @@ type RefusedError struct {
 	// Reason says which bound it was.
 	Reason Reason
 	// RetryAfter is when an extra attempt will be allowed if nothing else happens until then; 0: no time is known, because
-	// only successes or first attempts can refill it. An estimate: others may come first.
+	// only successes or first attempts can refill it. An estimate: others may come first, and those granted and still to be sent
+	// are taken as sent now.
 	RetryAfter time.Duration
 }
 

@@ -78,22 +78,9 @@ func (s *series) add(i instant, keepFirst bool) {
 	}
 }
 
-// remove takes back an event of a step, unless it has left already.
-func (s *series) remove(tick int64) {
-	if p := place(tick); tick >= s.tick-steps && s.counts[p] > 0 {
-		s.counts[p]--
-		if tick > s.tick-steps {
-			s.sum--
-		}
-	}
-}
-
 // count is how many are in the window that ends at i, the instant itself included and the one a period earlier not. tie decides
-// for the oldest step when its mark cannot be told from that instant, which happens on coarse grids only. No series counts none.
+// for the oldest step when its mark cannot be told from that instant, which happens on coarse grids only.
 func (s *series) count(i instant, tie bool) uint64 {
-	if s == nil {
-		return 0
-	}
 	s.advance(i.tick)
 	oldest := place(i.tick - steps)
 	if mark := s.marks[oldest]; mark > i.offset || (tie && mark == i.offset) {
@@ -104,17 +91,6 @@ func (s *series) count(i instant, tie bool) uint64 {
 
 // kept is how many are in all steps, the one that is leaving included.
 func (s *series) kept(tick int64) uint64 {
-	if s == nil {
-		return 0
-	}
 	s.advance(tick)
-	return s.sum + s.of(tick-steps)
-}
-
-// of is how many are in one of the steps kept.
-func (s *series) of(tick int64) uint64 {
-	if s == nil {
-		return 0
-	}
-	return uint64(s.counts[place(tick)])
+	return s.sum + uint64(s.counts[place(tick-steps)])
 }

@@ -37,9 +37,11 @@ func (l load) run(b *budget.Budget, seed uint64) (amplification, success float64
 			if n == l.attempts {
 				break
 			}
-			if _, err := b.Withdraw(now, "a"); err != nil {
+			token, err := b.Withdraw(now, "a")
+			if err != nil {
 				break
 			}
+			token.Spend(now)
 		}
 	}
 	return float64(sent) / float64(l.firsts), float64(succeeded) / float64(l.firsts)

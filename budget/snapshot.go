@@ -21,8 +21,10 @@ type Snapshot struct {
 	Left float64
 	// Allowance is what the window holds, or the bucket when full, this broker's share of it.
 	Allowance float64
-	// Firsts and Retries are those in the window; 0 for a bucket.
+	// Firsts are the first attempts in the window, Retries the extra attempts sent in it and all Outstanding; 0 for a bucket.
 	Firsts, Retries uint64
+	// Outstanding are those of Retries that were granted and neither sent nor handed back yet; 0 for a bucket.
+	Outstanding uint64
 	// Tokens are those in the bucket; 0 for a window.
 	Tokens float64
 	// Share is this broker's part, see SetShare.
@@ -45,7 +47,7 @@ func (b *Budget) Snapshot(now time.Time) Snapshot {
 		return s
 	}
 	w, here := b.window, b.window.grid.locate(at)
-	s.Firsts, s.Retries = w.firsts.count(here, false), w.retries.count(here, w.tie)
+	s.Firsts, s.Retries, s.Outstanding = w.firsts.count(here, false), w.retries.count(here, w.tie), w.retries.outstanding
 	s.Allowance = w.allowance(s.Firsts, b.share)
 	s.Left = max(s.Allowance-float64(s.Retries), 0)
 	return s

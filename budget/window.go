@@ -10,7 +10,7 @@ type window struct {
 	maxShare float64
 	tie      bool // an extra attempt whose mark is too coarse to tell counts as still in the window
 	firsts   series
-	retries  series
+	retries  taken
 	callers  callers
 }
 
@@ -33,7 +33,7 @@ func (w *window) deposit(at time.Duration, caller string) {
 // withdraw checks the bound of all, then the caller's share while others contend, and takes in the same step. A caller contends
 // from its last first attempt, or question for an extra one, for a period: were it only who has asked before, the one who asks
 // first would find nothing left for the second.
-func (w *window) withdraw(at time.Duration, caller string, share float64) (int64, *series, *RefusedError) {
+func (w *window) withdraw(at time.Duration, caller string, share float64) (*taken, *RefusedError) {
 	now := w.grid.locate(at)
 	w.callers.saw(caller, at)
 	contended := w.callers.contended(at - w.grid.period())
@@ -47,20 +47,23 @@ func (w *window) withdraw(at time.Duration, caller string, share float64) (int64
 		reason = ReasonCallerShare
 	}
 	if reason != 0 {
-		return 0, nil, &RefusedError{Reason: reason, RetryAfter: w.retryAfter(at, account, contended, share)}
+		return nil, &RefusedError{Reason: reason, RetryAfter: w.retryAfter(at, account, contended, share)}
 	}
 	account = w.callers.open(caller, now, w.tie)
-	account.add(now, false)
-	w.retries.add(now, false)
-	return now.tick, account, nil
+	account.grant()
+	w.retries.grant()
+	return account, nil
 }
 
-func (w *window) handBack(at time.Duration, tick int64, account *series) {
+func (w *window) spend(at time.Duration, account *taken) {
 	now := w.grid.locate(at)
-	w.retries.advance(now.tick)
-	w.retries.remove(tick)
-	account.advance(now.tick)
-	account.remove(tick)
+	account.spend(now)
+	w.retries.spend(now)
+}
+
+func (w *window) handBack(account *taken) {
+	account.handBack()
+	w.retries.handBack()
 }
 
 // allowance is how many extra attempts the window holds.
@@ -80,17 +83,23 @@ func (w *window) callerLimit(allowance float64) float64 {
 	return max(w.maxShare*allowance, 1)
 }
 
-// retryAfter is how long until enough of what was taken has left the window, with no first attempt to come; 0: that alone will never
-// do. What the caller took leaves no later than what all took in the same step, so that one walk answers for both bounds.
-func (w *window) retryAfter(at time.Duration, account *series, contended bool, share float64) time.Duration {
+// retryAfter is how long until enough of what was taken has left the window, with no first attempt to come, and what is outstanding
+// sent now; 0: that alone will never do. What the caller took leaves no later than what all took in the same step, so that one walk
+// answers for both bounds.
+func (w *window) retryAfter(at time.Duration, account *taken, contended bool, share float64) time.Duration {
 	now := w.grid.locate(at)
 	all, own, firsts := w.retries.kept(now.tick), account.kept(now.tick), w.firsts.kept(now.tick)
 	for tick := now.tick - steps; tick <= now.tick; tick++ {
-		all -= w.retries.of(tick)
-		own -= account.of(tick)
-		firsts -= w.firsts.of(tick) // gone by then, or soon after
-		leaves := w.grid.leaves(tick, w.retries.marks[place(tick)])
-		if w.retries.of(tick) == 0 || leaves <= at {
+		p, newest := place(tick), tick == now.tick
+		leaving := w.retries.leaving(p, newest)
+		all -= leaving
+		own -= account.leaving(p, newest)
+		firsts -= uint64(w.firsts.counts[p]) // gone by then, or soon after
+		if leaving == 0 {
+			continue
+		}
+		leaves := w.grid.leaves(tick, w.retries.mark(p, newest, now))
+		if leaves <= at {
 			continue
 		}
 		allowance := w.allowance(firsts, share)

@@ -131,6 +131,7 @@ func TestHandBackIsAsIfNeverTaken(t *testing.T) {
 func TestHandBackOfWhatHasLeftChangesNothing(t *testing.T) {
 	b := newBudget(t, windowOf(0, 10*time.Second, 0.1, 1))
 	old, _ := b.Withdraw(epoch, "a")
+	old.Spend(epoch)
 	if got := granted(b, after(10500*time.Millisecond), "a", 1); got != 1 { // kept where the old one was
 		t.Fatal("not granted a period later")
 	}

@@ -19,6 +19,8 @@ type Attempt struct {
 	// Timeout is the time it was given, Deadline the instant that ends it.
 	Timeout  time.Duration
 	Deadline time.Time
+	// Clipped: it ends with the call's own time, not with a time-out of its own.
+	Clipped bool
 	// Remaining is the call's own remaining time when it began, told upstream when the policy names a header for it.
 	Remaining time.Duration
 

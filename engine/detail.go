@@ -11,8 +11,8 @@ import (
 func (p *Plan) detail(f *call.Final) string {
 	switch f.Reason {
 	case call.ReasonSuccess:
-		if n := len(f.Attempts); n > 1 {
-			return fmt.Sprintf("answered %d at attempt %d", f.Response.Status, n)
+		if len(f.Attempts) > 1 {
+			return fmt.Sprintf("answered %d at attempt %d", f.Response.Status, p.last().Number)
 		}
 		return "" // the common case costs nothing
 	case call.ReasonStatusNotRetryable:
@@ -57,7 +57,7 @@ func (p *Plan) deadlineDetail() string {
 	if len(p.attempts) == 0 {
 		return "no time was left for an attempt once the caller's margin is kept"
 	}
-	if p.attempts[len(p.attempts)-1].Result.Failure == call.FailureCancelled {
+	if p.last().Result.Failure == call.FailureCancelled {
 		return "the time was up during the attempt" // the context ended first, by a hair
 	}
 	return p.lastFailure() + "; the remaining time cannot hold another attempt"

@@ -34,6 +34,17 @@ func (p *Plan) final(now time.Time, o call.Outcome, reason call.Reason) Step {
 	return Step{Kind: StepFinal, Final: f}
 }
 
+// refused: the call ended by a rule of ours before anything was dialled for its next attempt.
+func refused(f *call.Final) bool {
+	switch f.Reason {
+	case call.ReasonBudgetExhausted, call.ReasonBreakerOpen, call.ReasonOriginHeld, call.ReasonConcurrencyLimit:
+		return true
+	case call.ReasonEgressDenied, call.ReasonDeadline:
+		return len(f.Attempts) == 0
+	}
+	return false
+}
+
 // retrySafe: submitting the call again cannot add an effect.
 func (p *Plan) retrySafe(now time.Time) bool {
 	switch p.repeat {
@@ -72,17 +83,18 @@ func (p *Plan) keyPast(now time.Time) bool {
 	return !p.firstSend.IsZero() && now.After(p.firstSend.Add(p.policy.Idempotency.KeyTTL))
 }
 
-// earliest is the delay that the last attempt's answer asked for, 0 when it asked for none.
+// earliest is the delay that the last answers asked for, 0 when they asked for none.
 func (p *Plan) earliest(now time.Time) time.Duration {
 	if len(p.attempts) == 0 {
 		return 0
 	}
+	until := p.beside.notBefore
 	a := p.last()
-	asked, ok := serverDelay(&a.Result, a.Start.Add(a.Duration))
-	if !ok {
-		return 0
+	ended := a.Start.Add(a.Duration)
+	if asked, ok := serverDelay(&a.Result, ended); ok && ended.Add(asked).After(until) {
+		until = ended.Add(asked)
 	}
-	return max(0, asked-now.Sub(a.Start.Add(a.Duration)))
+	return max(0, until.Sub(now))
 }
 
 // serverDelay reads Retry-After from a complete answer (RFC 9110 §10.2.3).

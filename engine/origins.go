@@ -18,6 +18,7 @@ type Origins struct {
 	breakers  *registry[breakerKey, *breaker.Breaker]
 	budgets   *registry[budgetKey, *budget.Budget]
 	bulkheads *registry[bulkheadKey, *bulkhead.Bulkhead]
+	hedgings  *registry[hedgingKey, *hedging]
 	holds     *holds
 }
 
@@ -26,6 +27,7 @@ type (
 	breakerKey  = keyOf[breaker.Config]
 	budgetKey   = keyOf[budgetSettings]
 	bulkheadKey = keyOf[bulkhead.Config]
+	hedgingKey  = keyOf[hedgingSettings]
 )
 
 type keyOf[S comparable] struct {
@@ -46,13 +48,17 @@ func NewOrigins() *Origins {
 		breakers: newRegistry(
 			func(k breakerKey) *breaker.Breaker { return breaker.New(k.settings.Value()) },
 			breakerAtRest),
-		budgets: newRegistry(newBudget, func(*budget.Budget, time.Time) bool { return true }),
+		budgets: newRegistry(func(k budgetKey) *budget.Budget { return newBudget(k.origin, k.settings.Value()) }, always[*budget.Budget]),
 		bulkheads: newRegistry(
 			func(k bulkheadKey) *bulkhead.Bulkhead { return bulkhead.New(k.settings.Value()) },
 			func(b *bulkhead.Bulkhead, _ time.Time) bool { return b.Snapshot().InFlight == 0 }),
-		holds: newHolds(),
+		hedgings: newRegistry(func(k hedgingKey) *hedging { return newHedging(k.origin, k.settings.Value()) }, always[*hedging]),
+		holds:    newHolds(),
 	}
 }
+
+// always at rest: what it knows may be forgotten when nobody uses it.
+func always[V any](V, time.Time) bool { return true }
 
 // longOver is how long after its cooldown a breaker that nobody asks may be forgotten.
 const longOver = 10 * time.Minute
@@ -62,9 +68,8 @@ func breakerAtRest(b *breaker.Breaker, now time.Time) bool {
 	return s.Mode == breaker.Auto && (s.State == breaker.Closed || s.State == breaker.HalfOpen && now.Sub(s.Since) > longOver)
 }
 
-func newBudget(k budgetKey) *budget.Budget {
-	settings := k.settings.Value()
-	cfg := budget.Config{Name: k.origin, CallerMaxShare: settings.share}
+func newBudget(origin string, settings budgetSettings) *budget.Budget {
+	cfg := budget.Config{Name: origin, CallerMaxShare: settings.share}
 	if settings.bucket != (budget.TokenBucket{}) {
 		cfg.TokenBucket = &settings.bucket
 	} else {
@@ -77,25 +82,40 @@ func newBudget(k budgetKey) *budget.Budget {
 	return b
 }
 
-// origin is the shared state that rules one call.
+// origin is the shared state that rules one call. Whoever enters leaves.
 type origin struct {
 	breaker  *breaker.Breaker
 	budget   *budget.Budget
 	bulkhead *bulkhead.Bulkhead
-	leave    func()
+	hedging  *hedging // nil: the policy does not hedge
+
+	of            *Origins
+	breakerEntry  *entry[breakerKey, *breaker.Breaker]
+	budgetEntry   *entry[budgetKey, *budget.Budget]
+	bulkheadEntry *entry[bulkheadKey, *bulkhead.Bulkhead]
+	hedgingEntry  *entry[hedgingKey, *hedging]
 }
 
-// enter finds the state of a call's origin; whoever enters leaves.
+// enter finds the state of a call's origin.
 func (o *Origins) enter(c *call.Call, p *policy.Effective, now time.Time) origin {
 	name := c.Target.Origin
-	br, brEntry := o.breakers.enter(breakerKey{name, unique.Make(breaker.Config(p.Breaker))}, now)
-	bu, buEntry := o.budgets.enter(budgetKey{name, unique.Make(budgetSettingsOf(&p.Budget))}, now)
-	bh, bhEntry := o.bulkheads.enter(bulkheadKey{name, unique.Make(bulkhead.Config(p.Concurrency))}, now)
-	return origin{breaker: br, budget: bu, bulkhead: bh, leave: func() {
-		o.breakers.leave(brEntry)
-		o.budgets.leave(buEntry)
-		o.bulkheads.leave(bhEntry)
-	}}
+	s := origin{of: o}
+	s.breaker, s.breakerEntry = o.breakers.enter(breakerKey{name, unique.Make(breaker.Config(p.Breaker))}, now)
+	s.budget, s.budgetEntry = o.budgets.enter(budgetKey{name, unique.Make(budgetSettingsOf(&p.Budget))}, now)
+	s.bulkhead, s.bulkheadEntry = o.bulkheads.enter(bulkheadKey{name, unique.Make(bulkhead.Config(p.Concurrency))}, now)
+	if p.Hedge.Enabled && p.Hedge.MaxHedges > 0 {
+		s.hedging, s.hedgingEntry = o.hedgings.enter(hedgingKey{name, unique.Make(hedgingSettingsOf(&p.Hedge))}, now)
+	}
+	return s
+}
+
+func (s *origin) leave() {
+	s.of.breakers.leave(s.breakerEntry)
+	s.of.budgets.leave(s.budgetEntry)
+	s.of.bulkheads.leave(s.bulkheadEntry)
+	if s.hedgingEntry != nil {
+		s.of.hedgings.leave(s.hedgingEntry)
+	}
 }
 
 func budgetSettingsOf(b *policy.Budget) budgetSettings {

@@ -27,10 +27,10 @@ type Plan struct {
 	repeat      policy.Repeatability
 
 	attempts   []call.Attempt
+	judged     int            // the place of the attempt that was judged last
 	counted    uint32         // attempts that count against maxAttempts: all but a free resend
 	freeSpent  bool           // the one free resend of the call was used
-	free       bool           // the attempt in flight is the free resend
-	clipped    bool           // the attempt in flight ends at the work deadline, not at its own timeout
+	free       bool           // the next attempt is the free resend
 	planned    call.Decision  // the repeat that waits for a token
 	waited     time.Duration  // backoff and hold before the next attempt
 	held       time.Duration  // waited for holds altogether
@@ -42,6 +42,7 @@ type Plan struct {
 	denial     string         // why nothing may be sent there, for the caller
 	note       string         // the same for the operator's log
 	firstSend  time.Time      // start of the first attempt of which a byte may have left
+	beside     beside         // attempts that run beside each other
 }
 
 // NewPlan prepares the decisions of one call. rnd gives numbers in [0, 1).
@@ -50,7 +51,7 @@ func NewPlan(c *call.Call, p *policy.Effective, g *guard.Guard, rnd func() float
 	if c.MaxAttempts != 0 {
 		maxAttempts = min(maxAttempts, c.MaxAttempts)
 	}
-	return &Plan{
+	plan := &Plan{
 		call: c, policy: p, guard: g, rnd: rnd,
 		work:        workDeadline(c, &p.Deadline),
 		maxAttempts: maxAttempts,
@@ -59,6 +60,8 @@ func NewPlan(c *call.Call, p *policy.Effective, g *guard.Guard, rnd func() float
 		repeat:      p.Repeatability(c),
 		effect:      call.EffectNone,
 	}
+	plan.beside.allowed = plan.hedgeable()
+	return plan
 }
 
 // Next takes what happened at now and gives the next step.
@@ -78,6 +81,12 @@ func (p *Plan) Next(now time.Time, ev Event) Step {
 		return p.heldUp(now, ev)
 	case EventRefused:
 		return p.refused(now, ev)
+	case EventHedgeDue:
+		return p.hedgeDue(now, ev)
+	case EventHedgeAdmitted:
+		return p.hedge(now, ev)
+	case EventHedgeRefused:
+		return p.withoutHedge()
 	}
 	panic("engine: an event of no kind")
 }
@@ -127,14 +136,22 @@ func (p *Plan) admitted(now time.Time, ev Event) Step {
 	if !p.inTime(now) {
 		return p.final(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
 	}
-	kind := call.KindPrimary
-	switch {
-	case ev.Probe:
+	kind := p.kind()
+	if ev.Probe {
 		kind = call.KindProbe
-	case len(p.attempts) > 0:
-		kind = call.KindRetry
+	}
+	if kind != call.KindProbe { // nothing runs beside a probe
+		p.beside.due = ev.HedgeAt
 	}
 	return p.send(now, kind, ev.Queued)
+}
+
+// kind is what the next attempt will be, unless it is a probe or a hedge.
+func (p *Plan) kind() call.Kind {
+	if len(p.attempts) > 0 {
+		return call.KindRetry
+	}
+	return call.KindPrimary
 }
 
 // heldUp waits for the end of a hold, if the call has the time and the policy the patience (semantics.md §4).
@@ -191,7 +208,6 @@ func (p *Plan) timeout(now time.Time) (timeout time.Duration, clipped bool) {
 
 func (p *Plan) send(now time.Time, kind call.Kind, queued time.Duration) Step {
 	timeout, clipped := p.timeout(now)
-	p.clipped = clipped
 	if !p.free {
 		p.counted++
 	}
@@ -204,28 +220,33 @@ func (p *Plan) send(now time.Time, kind call.Kind, queued time.Duration) Step {
 		Queued:    queued,
 		Timeout:   timeout,
 		Deadline:  now.Add(timeout),
+		Clipped:   clipped,
 		Remaining: p.work.Sub(now),
 	})
-	return Step{Kind: StepSend, Attempt: *p.last()}
+	p.free, p.waited = false, 0
+	return Step{Kind: StepSend, Attempt: p.attempts[len(p.attempts)-1], HedgeAt: p.nextHedge()}
 }
 
 // ended records what the attempt gave and judges it.
 func (p *Plan) ended(now time.Time, ev Event) Step {
-	a := p.last()
+	a := p.attempt(ev.Number)
 	a.Duration = now.Sub(a.Start)
 	a.Result = ev.Result
-	p.note = ev.Result.Note
 	r := &a.Result
+	p.told = told{}
+	if r.Evidence != call.EvidenceNotSent && (p.firstSend.IsZero() || a.Start.Before(p.firstSend)) {
+		p.firstSend = a.Start
+	}
+	if p.beside.over {
+		return p.lost(now, a)
+	}
+	p.judged = int(ev.Number) - 1
+	p.note = r.Note
 	before := p.effect
 	p.effect = p.effectOf(before, r)
 	if r.Response != nil {
 		p.response = r.Response
 	}
-	if r.Evidence != call.EvidenceNotSent && p.firstSend.IsZero() {
-		p.firstSend = a.Start
-	}
-	p.free = false
-	p.told = told{}
 
 	if p.gone(now, ev) {
 		return p.stop(now, call.OutcomeCancelled, call.ReasonCancelled)
@@ -235,18 +256,24 @@ func (p *Plan) ended(now time.Time, ev Event) Step {
 		return p.stop(now, call.OutcomeSuccess, call.ReasonSuccess)
 	}
 	reason, outcome, worth := p.worth(r)
+	if worth {
+		p.told.failure = true
+		p.told.hold = p.holdFor(r, now)
+	}
+	bar := p.bars(r)
+	if p.live() > 0 && (worth || r.Evidence != call.EvidenceAnswered) {
+		return p.leaveToOther(now, reason, bar)
+	}
 	if !worth {
 		return p.stop(now, outcome, reason)
 	}
-	p.told.failure = true
-	p.told.hold = p.holdFor(r, now)
-	if !p.safeToRepeat(r) {
-		return p.stop(now, withoutRepeat(r), call.ReasonNotRepeatable)
+	if bar != call.ReasonUnspecified {
+		return p.stop(now, withoutRepeat(r.Evidence == call.EvidenceAnswered), bar)
 	}
-	if !p.replayable(r) {
-		return p.stop(now, withoutRepeat(r), call.ReasonBodyNotReplayable)
+	if bar = p.beside.bar; bar != call.ReasonUnspecified {
+		return p.stop(now, withoutRepeat(p.response != nil), bar)
 	}
-	if r.TimedOut && p.clipped {
+	if r.TimedOut && a.Clipped {
 		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
 	}
 	if r.Evidence == call.EvidenceNotSent && r.Reused && !p.freeSpent {
@@ -261,8 +288,8 @@ func (p *Plan) ended(now time.Time, ev Event) Step {
 }
 
 // withoutRepeat is how a call ends that was sent and must not be repeated.
-func withoutRepeat(r *call.Result) call.Outcome {
-	if r.Evidence == call.EvidenceAnswered {
+func withoutRepeat(answered bool) call.Outcome {
+	if answered {
 		return call.OutcomeHTTPError
 	}
 	return call.OutcomeUnknown
@@ -273,7 +300,11 @@ func (p *Plan) wait(now time.Time, reason call.Reason) Step {
 	r := &p.last().Result
 	cfg := &p.policy.Retry.Backoff
 	wait := cfg.Wait(int(p.counted), r.Status == 429, p.rnd())
-	if asked, ok := serverDelay(r, now); ok {
+	asked, ok := serverDelay(r, now)
+	if other := p.beside.notBefore.Sub(now); other > 0 {
+		asked, ok = max(asked, other), true
+	}
+	if ok {
 		if asked > p.policy.Retry.RetryAfterMax || !p.fits(now, asked) {
 			return p.stop(now, call.OutcomeThrottled, call.ReasonRetryAfterTooLong)
 		}
@@ -285,7 +316,7 @@ func (p *Plan) wait(now time.Time, reason call.Reason) Step {
 // spread is a server's delay and an extra, so that those it told to go away do not return together. Never early; the extra is cut to
 // what fits (semantics.md §4).
 func (p *Plan) spread(now time.Time, asked time.Duration) time.Duration {
-	latest := p.work.Sub(now) - p.policy.Deadline.MinAttemptTime
+	latest := p.work.Sub(now) - max(p.policy.Deadline.MinAttemptTime, 1) // a wait never reaches the deadline itself
 	return max(asked, min(backoff.Spread(asked, p.policy.Retry.Backoff.Jitter, p.rnd()), latest))
 }
 
@@ -332,28 +363,32 @@ func (p *Plan) keyExpired(at time.Time) bool {
 
 func (p *Plan) decide(d call.Decision) { p.last().Decision = d }
 
-// stop ends the call because of the last attempt's result.
+// stop ends the call because of the last result, once every attempt of it has ended.
 func (p *Plan) stop(now time.Time, o call.Outcome, reason call.Reason) Step {
 	p.decide(call.Decision{Verdict: call.VerdictStop, Reason: reason})
+	if p.live() > 0 {
+		return p.endOthers(o, reason)
+	}
 	return p.final(now, o, reason)
 }
 
-// traced keeps what the observer said of the attempt in flight.
+// traced keeps what the observer said of an attempt that starts.
 func (p *Plan) traced(a *call.Attempt) {
-	last := p.last()
-	last.TraceParent, last.TraceID, last.SpanID = a.TraceParent, a.TraceID, a.SpanID
+	own := p.attempt(a.Number)
+	own.TraceParent, own.TraceID, own.SpanID = a.TraceParent, a.TraceID, a.SpanID
 }
 
 // attempt is the one of that number.
 func (p *Plan) attempt(number uint32) *call.Attempt { return &p.attempts[number-1] }
 
-// last is the latest attempt.
-func (p *Plan) last() *call.Attempt { return &p.attempts[len(p.attempts)-1] }
+// last is the attempt that was judged last.
+func (p *Plan) last() *call.Attempt { return &p.attempts[p.judged] }
 
 // waiting is what the wait is for: the planned repeat, or a hold.
-func (p *Plan) waiting() call.Decision {
+func (p *Plan) waiting() Notice {
 	if p.holding {
-		return call.Decision{Reason: call.ReasonOriginHeld, Wait: p.waited}
+		return Notice{Kind: p.kind(), Reason: call.ReasonOriginHeld, Wait: p.waited}
 	}
-	return p.last().Decision
+	d := &p.last().Decision
+	return Notice{Kind: p.kind(), Reason: d.Reason, Wait: d.Wait}
 }

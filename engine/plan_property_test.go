@@ -37,9 +37,26 @@ type walk struct {
 	call    *call.Call
 	policy  *policy.Effective
 	work    time.Time
-	results []call.Result
+	flying  []flying
+	results []landing // in the order in which they came
+	hedges  uint32
+	cancel  bool // the plan has asked for the end of what is in flight
 	final   call.Final
 	endedAt time.Time
+}
+
+// flying is an attempt in flight and what it will give.
+type flying struct {
+	number uint32
+	ends   time.Time
+	result call.Result
+}
+
+// landing is a result, late when the call was over by then.
+type landing struct {
+	call.Result
+	number uint32
+	late   bool
 }
 
 func drawWalk(t *rapid.T, base *policy.Effective) *walk {
@@ -55,6 +72,9 @@ func drawWalk(t *rapid.T, base *policy.Effective) *walk {
 	p.Retry.TrustCallers = rapid.Bool().Draw(t, "trust")
 	p.Idempotency.Enabled = rapid.Bool().Draw(t, "contract")
 	p.Idempotency.KeyTTL = millis("key ttl", 1, 2000)
+	p.Hedge.Enabled, p.Hedge.Percentile, p.Hedge.Delay = rapid.Bool().Draw(t, "hedge"), 0, millis("delay", 0, 300)
+	p.Hedge.MaxHedges = rapid.Uint32Range(0, 3).Draw(t, "max hedges")
+	p.Hedge.Methods = rapid.SliceOfDistinct(rapid.SampledFrom([]string{"GET", "PUT", "POST", "PURGE"}), rapid.ID).Draw(t, "hedged methods")
 	if rapid.Bool().Draw(t, "rejections") {
 		p.Retry.RejectionStatuses = policy.Statuses(429, 503)
 	}
@@ -81,29 +101,33 @@ func (w *walk) run(t *rapid.T, now time.Time) {
 	plan := engine.NewPlan(w.call, w.policy, guard.New(guard.Config{}), rnd)
 	w.work = plan.WorkDeadline()
 	step := plan.Next(now, engine.Event{Kind: engine.EventStarted})
-	for range 100 {
+	for range 200 {
 		switch step.Kind {
 		case engine.StepSend:
-			a := step.Attempt
-			if !a.Start.Before(w.work) {
-				t.Fatalf("attempt %d starts at the work deadline or after it", a.Number)
-			}
-			if a.Deadline.After(w.work) || a.Timeout <= 0 {
-				t.Fatalf("attempt %d has %s, until %s after the work deadline", a.Number, a.Timeout, a.Deadline.Sub(w.work))
-			}
-			r := rapid.SampledFrom(possible()).Draw(t, "result")
-			now = a.Start.Add(time.Duration(rapid.Int64Range(0, int64(a.Timeout)).Draw(t, "took")))
-			if r.TimedOut {
-				now = a.Deadline
-			}
-			w.results = append(w.results, r)
-			step = plan.Next(now, engine.Event{Kind: engine.EventResult, Result: r, Gone: now.Before(w.work) && rapid.IntRange(0, 9).Draw(t, "gone") == 0})
+			w.send(t, &step)
+			step = engine.Step{Kind: engine.StepListen, HedgeAt: step.HedgeAt}
+		case engine.StepListen:
+			var ev engine.Event
+			ev, now = w.listen(t, now, &step)
+			step = plan.Next(now, ev)
 		case engine.StepWithdraw:
 			step = plan.Next(now, drawShared(t, engine.EventGranted, call.ReasonBudgetExhausted))
+		case engine.StepHedge:
+			ev := engine.Event{Kind: engine.EventHedgeRefused}
+			if rapid.IntRange(0, 3).Draw(t, "hedge refused") > 0 {
+				ev = engine.Event{Kind: engine.EventHedgeAdmitted, HedgeAt: now.Add(w.policy.Hedge.Delay)}
+			}
+			step = plan.Next(now, ev)
 		case engine.StepAdmit:
+			if len(w.flying) > 0 {
+				t.Fatal("an attempt that is no hedge starts beside another")
+			}
 			ev := drawShared(t, engine.EventAdmitted, call.ReasonBreakerOpen)
 			now = now.Add(ev.Queued)
 			ev.Until = now.Add(ev.Until.Sub(time.Time{}))
+			if w.policy.Hedge.Enabled {
+				ev.HedgeAt = now.Add(w.policy.Hedge.Delay)
+			}
 			step = plan.Next(now, ev)
 		case engine.StepWait:
 			if !step.Until.Before(w.work) {
@@ -112,11 +136,66 @@ func (w *walk) run(t *rapid.T, now time.Time) {
 			now = step.Until
 			step = plan.Next(now, engine.Event{Kind: engine.EventWaited})
 		case engine.StepFinal:
+			if len(w.flying) > 0 {
+				t.Fatal("the call is over and an attempt is in flight")
+			}
 			w.final, w.endedAt = step.Final, now
 			return
 		}
 	}
 	t.Fatal("a call without an end")
+}
+
+// send draws what will become of an attempt.
+func (w *walk) send(t *rapid.T, step *engine.Step) {
+	a := &step.Attempt
+	if !a.Start.Before(w.work) {
+		t.Fatalf("attempt %d starts at the work deadline or after it", a.Number)
+	}
+	if a.Deadline.After(w.work) || a.Timeout <= 0 {
+		t.Fatalf("attempt %d has %s, until %s after the work deadline", a.Number, a.Timeout, a.Deadline.Sub(w.work))
+	}
+	w.startsRightly(t, a)
+	f := flying{number: a.Number, result: rapid.SampledFrom(possible()).Draw(t, "result"), ends: a.Deadline}
+	if !f.result.TimedOut {
+		f.ends = a.Start.Add(time.Duration(rapid.Int64Range(0, int64(a.Timeout)).Draw(t, "took")))
+	}
+	w.flying = append(w.flying, f)
+}
+
+// listen is what happens first among the attempts in flight and the time of the hedge. Attempts that are cancelled end at once, and may
+// have a result of their own all the same.
+func (w *walk) listen(t *rapid.T, now time.Time, step *engine.Step) (engine.Event, time.Time) {
+	w.cancel = w.cancel || step.Cancel
+	if step.Cancel {
+		for i := range w.flying {
+			if f := &w.flying[i]; rapid.Bool().Draw(t, "cut") {
+				evidence := rapid.SampledFrom([]call.Evidence{call.EvidenceNotSent, call.EvidenceSentNoResponse}).Draw(t, "cut at")
+				f.result = call.Result{Evidence: evidence, Failure: call.FailureCancelled}
+			}
+			w.flying[i].ends = now
+		}
+	}
+	first := slices.MinFunc(w.flying, func(a, b flying) int { return a.ends.Compare(b.ends) })
+	if !step.HedgeAt.IsZero() && step.HedgeAt.Before(first.ends) {
+		now = latest(now, step.HedgeAt)
+		return engine.Event{Kind: engine.EventHedgeDue, Gone: w.gone(t, now)}, now
+	}
+	w.flying = slices.DeleteFunc(w.flying, func(f flying) bool { return f.number == first.number })
+	w.results = append(w.results, landing{first.result, first.number, w.cancel})
+	now = latest(now, first.ends)
+	return engine.Event{Kind: engine.EventResult, Number: first.number, Result: first.result, Gone: w.gone(t, now)}, now
+}
+
+func (w *walk) gone(t *rapid.T, now time.Time) bool {
+	return now.Before(w.work) && rapid.IntRange(0, 9).Draw(t, "gone") == 0
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // drawShared is what something shared says: mostly that it agrees.
@@ -136,7 +215,7 @@ func drawShared(t *rapid.T, agrees engine.EventKind, reason call.Reason) engine.
 	return engine.Event{Kind: agrees}
 }
 
-// TestPlanKeepsItsPromises: whatever happens, the promises of semantics.md §1 and §2 hold, by an oracle that knows only the
+// TestPlanKeepsItsPromises: whatever happens, the promises of semantics.md §1, §2 and §8 hold, by an oracle that knows only the
 // results in their order.
 func TestPlanKeepsItsPromises(t *testing.T) {
 	base := defaults(t)
@@ -147,7 +226,6 @@ func TestPlanKeepsItsPromises(t *testing.T) {
 			t.Fatalf("%d attempts told of %d", len(f.Attempts), len(w.results))
 		}
 		w.countsAttempts(t)
-		w.repeatsSafely(t)
 		if want := w.effect(); f.Effect != want {
 			t.Fatalf("effect %s, want %s", f.Effect, want)
 		}
@@ -158,7 +236,7 @@ func TestPlanKeepsItsPromises(t *testing.T) {
 // countsAttempts: never more than allowed, one free resend aside.
 func (w *walk) countsAttempts(t *rapid.T) {
 	allowed := int(w.policy.Retry.MaxAttempts)
-	free := slices.ContainsFunc(w.results, func(r call.Result) bool { return r.Evidence == call.EvidenceNotSent && r.Reused })
+	free := slices.ContainsFunc(w.results, func(r landing) bool { return r.Evidence == call.EvidenceNotSent && r.Reused })
 	if free {
 		allowed++
 	}
@@ -189,21 +267,41 @@ func (w *walk) keyed() bool {
 	return w.policy.Idempotency.Enabled && w.call.OperationID != "" && (w.call.Method == "POST" || w.call.Method == "PATCH")
 }
 
-// repeatsSafely: what may have been sent is followed by another attempt only where repeating is safe, and a body that can be
-// sent once only is never read twice.
-func (w *walk) repeatsSafely(t *rapid.T) {
-	for i, r := range w.results[:max(0, len(w.results)-1)] {
+// startsRightly: an attempt that follows results is safe beside every one of them, a hedge is of a call that may be hedged and runs
+// beside another, and a body that can be sent once only is never read twice.
+func (w *walk) startsRightly(t *rapid.T, a *call.Attempt) {
+	if w.cancel {
+		t.Fatalf("attempt %d starts after the end of the call", a.Number)
+	}
+	if a.Kind == call.KindHedge {
+		w.hedgesRightly(t, a)
+	} else if len(w.flying) > 0 {
+		t.Fatalf("attempt %d of kind %s beside another", a.Number, a.Kind)
+	}
+	for _, r := range w.results {
 		if r.Evidence == call.EvidenceNotSent {
 			continue
 		}
 		if w.call.SingleUseBody && len(w.call.Body) > 0 {
-			t.Fatalf("a single-use body was sent again after attempt %d", i+1)
+			t.Fatalf("a single-use body was sent again after attempt %d", r.number)
 		}
 		rejected := r.Evidence == call.EvidenceAnswered && w.policy.Retry.RejectionStatuses.Has(r.Status) &&
 			w.call.RepeatSafety != call.RepeatSafetyNever
-		if r.Evidence != call.EvidenceRefused && !w.repeatable() && !rejected {
-			t.Fatalf("unsafe repeat after attempt %d, %s", i+1, r.Evidence)
+		if a.Kind != call.KindHedge && r.Evidence != call.EvidenceRefused && !w.repeatable() && !rejected {
+			t.Fatalf("unsafe repeat after attempt %d, %s", r.number, r.Evidence)
 		}
+	}
+}
+
+func (w *walk) hedgesRightly(t *rapid.T, a *call.Attempt) {
+	hedged := w.keyed() || slices.Contains(w.policy.Hedge.Methods, w.call.Method)
+	if !w.policy.Hedge.Enabled || !hedged || len(w.flying) == 0 || w.call.RepeatSafety == call.RepeatSafetyNever ||
+		w.call.SingleUseBody && len(w.call.Body) > 0 {
+		t.Fatalf("attempt %d is a hedge", a.Number)
+	}
+	w.hedges++
+	if w.hedges > w.policy.Hedge.MaxHedges {
+		t.Fatalf("hedge %d of %d", w.hedges, w.policy.Hedge.MaxHedges)
 	}
 }
 
@@ -211,6 +309,9 @@ func (w *walk) repeatsSafely(t *rapid.T) {
 func (w *walk) effect() call.Effect {
 	known := call.EffectNone
 	for _, r := range w.results {
+		if r.late && w.final.Outcome == call.OutcomeSuccess {
+			break // the success has told of the operation
+		}
 		safe := w.call.Method == "GET"
 		answered := r.Evidence == call.EvidenceAnswered
 		switch success := answered && r.Status < 400; {
@@ -257,7 +358,7 @@ func (w *walk) endsTruly(t *rapid.T) {
 	}
 	var last *call.Response
 	for _, r := range w.results {
-		if r.Response != nil {
+		if r.Response != nil && !r.late {
 			last = r.Response
 		}
 	}

@@ -71,6 +71,17 @@ func (p *Plan) verdict(r *call.Response) upstreamVerdict {
 	return said
 }
 
+// bars is what forbids to make the operation again after this result; unspecified when nothing does.
+func (p *Plan) bars(r *call.Result) call.Reason {
+	switch {
+	case !p.safeToRepeat(r):
+		return call.ReasonNotRepeatable
+	case !p.replayable(r):
+		return call.ReasonBodyNotReplayable
+	}
+	return call.ReasonUnspecified
+}
+
 // safeToRepeat decides from the evidence of this attempt (semantics.md §2.4).
 func (p *Plan) safeToRepeat(r *call.Result) bool {
 	switch {

@@ -19,16 +19,6 @@ type Sender interface {
 	Send(ctx context.Context, c *call.Call, p *policy.Effective, a call.Attempt) call.Result
 }
 
-// Observer receives what happens; nothing it does changes a decision.
-type Observer interface {
-	// AttemptStarted may fill in the attempt's TraceParent, TraceID and SpanID.
-	AttemptStarted(ctx context.Context, c *call.Call, a *call.Attempt)
-	// AttemptEnded hears what came of it and what was decided after it; a.Start and a.Duration say when it ended.
-	AttemptEnded(ctx context.Context, a *call.Attempt)
-	// Waiting hears of a wait that begins.
-	Waiting(ctx context.Context, now time.Time, d call.Decision)
-}
-
 // Engine carries out plans.
 type Engine struct {
 	sender   Sender
@@ -57,12 +47,20 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 			ev := r.admit(ctx)
 			step = r.next(ctx, ev)
 		case StepSend:
-			step = r.attempt(ctx, step.Attempt)
+			step = r.send(ctx, &step)
+		case StepHedge:
+			ev := r.admitHedge(ctx, time.Now())
+			step = r.next(ctx, ev)
+		case StepListen:
+			step = r.listen(ctx, &step)
 		case StepWait:
-			r.observer.Waiting(ctx, time.Now(), r.plan.waiting())
+			r.notice(ctx, r.plan.waiting())
 			wait(ctx, step.Until)
 			step = r.next(ctx, Event{Kind: EventWaited})
 		case StepFinal:
+			if f := &step.Final; refused(f) {
+				r.notice(ctx, Notice{Refused: true, Kind: r.plan.kind(), Reason: f.Reason})
+			}
 			return step.Final
 		}
 	}
@@ -76,9 +74,37 @@ type run struct {
 	plan   *Plan
 	origin origin
 
-	token  budget.Token   // for a repeat that was not sent yet
-	slot   bulkhead.Slot  // of the attempt in flight
-	ticket breaker.Ticket // of the attempt in flight
+	tokens  tokens // for a repeat or a hedge that was not sent yet
+	taken   taken  // for the attempt that is sent next, or that nothing can run beside
+	flights flights
+}
+
+// tokens pay for one attempt beyond the first.
+type tokens struct {
+	retry budget.Token
+	hedge budget.Token // of the hedges' own allowance
+}
+
+func (t *tokens) spend(now time.Time) {
+	t.retry.Spend(now)
+	t.hedge.Spend(now)
+}
+
+func (t *tokens) handBack(now time.Time) {
+	t.retry.HandBack(now)
+	t.hedge.HandBack(now)
+}
+
+// taken is what an attempt holds until its resources are free.
+type taken struct {
+	slot   bulkhead.Slot
+	ticket breaker.Ticket
+}
+
+func (t *taken) giveBack(now time.Time) {
+	t.ticket.Settle(now, breaker.Result{Kind: breaker.Ignored}, 0)
+	t.slot.Release()
+	*t = taken{}
 }
 
 func (r *run) next(ctx context.Context, ev Event) Step {
@@ -86,12 +112,17 @@ func (r *run) next(ctx context.Context, ev Event) Step {
 	return r.plan.Next(time.Now(), ev)
 }
 
+func (r *run) notice(ctx context.Context, n Notice) {
+	n.Shared = Shared{&r.origin}
+	r.observer.Noticed(ctx, time.Now(), n)
+}
+
 // leave gives back whatever is still taken.
 func (r *run) leave() {
+	r.ground()
 	now := time.Now()
-	r.ticket.Settle(now, breaker.Result{Kind: breaker.Ignored}, 0)
-	r.slot.Release()
-	r.token.HandBack(now)
+	r.taken.giveBack(now)
+	r.tokens.handBack(now)
 	r.origin.leave()
 }
 
@@ -100,7 +131,7 @@ func (r *run) withdraw() Event {
 	if refused, ok := errors.AsType[*budget.RefusedError](err); ok {
 		return Event{Kind: EventRefused, Reason: call.ReasonBudgetExhausted, RetryAfter: refused.RetryAfter}
 	}
-	r.token = token
+	r.tokens.retry = token
 	return Event{Kind: EventGranted}
 }
 
@@ -123,21 +154,26 @@ func (r *run) admit(ctx context.Context) Event {
 	if err != nil {
 		return Event{Kind: EventRefused, Reason: call.ReasonConcurrencyLimit}
 	}
-	r.slot = slot
+	r.taken.slot = slot
 	if until := r.heldUntil(granted); waiter != nil && until.After(granted) {
-		r.slot.Release()
+		r.taken.giveBack(granted)
 		return Event{Kind: EventHeld, Until: until} // it began while the call was queued
 	}
-	timeout, _ := r.plan.timeout(granted)
-	r.ticket, err = r.origin.breaker.Admit(granted, breaker.Attempt{
+	if err = r.ticket(granted); err != nil {
+		r.taken.giveBack(granted)
+		return breakerOpen(err)
+	}
+	return Event{Kind: EventAdmitted, Queued: granted.Sub(now), Probe: r.taken.ticket.Probe(), HedgeAt: r.hedgeAt(granted)}
+}
+
+// ticket asks the breaker for the attempt that would start now.
+func (r *run) ticket(now time.Time) (err error) {
+	timeout, _ := r.plan.timeout(now)
+	r.taken.ticket, err = r.origin.breaker.Admit(now, breaker.Attempt{
 		Caller: r.call.Caller, Repeatable: r.plan.repeat != policy.RepeatNever,
 		Timeout: timeout, Cut: timeout < r.policy.Attempt.Timeout,
 	}, rand.Float64())
-	if err != nil {
-		r.slot.Release()
-		return breakerOpen(err)
-	}
-	return Event{Kind: EventAdmitted, Queued: granted.Sub(now), Probe: r.ticket.Probe()}
+	return err
 }
 
 func (r *run) heldUntil(now time.Time) time.Time {
@@ -175,31 +211,48 @@ func queue(ctx context.Context, w *bulkhead.Waiter) (bulkhead.Slot, error) {
 	return bulkhead.Slot{}, errQueue
 }
 
-// attempt makes one attempt and tells what is shared how it went. The slot is held until the attempt's resources are free.
-func (r *run) attempt(ctx context.Context, a call.Attempt) Step {
+// send starts an attempt. One that nothing can run beside is made here and now, on the goroutine of the call.
+func (r *run) send(ctx context.Context, step *Step) Step {
+	a := step.Attempt
 	if a.Number == 1 {
 		r.origin.budget.Deposit(a.Start, r.call.Caller)
+		if h := r.origin.hedging; h != nil {
+			h.allowance.Deposit(a.Start, r.call.Caller)
+		}
 	}
-	r.token = budget.Token{} // spent
+	r.tokens.spend(a.Start)
 	r.observer.AttemptStarted(ctx, r.call, &a)
 	r.plan.traced(&a)
-	result := r.sender.Send(ctx, r.call, r.policy, a)
+	if step.HedgeAt.IsZero() && len(r.flights.inAir) == 0 {
+		result := r.sender.Send(ctx, r.call, r.policy, a)
+		return r.landed(ctx, a.Number, &r.taken, &result)
+	}
+	r.launch(ctx, a)
+	return Step{Kind: StepListen, HedgeAt: step.HedgeAt}
+}
+
+// landed tells plan and all that is shared how an attempt went. The slot was held until now, when the attempt's resources are free.
+func (r *run) landed(ctx context.Context, number uint32, held *taken, result *call.Result) Step {
 	now := time.Now()
-	r.ticket.Settle(now, breakerResult(&result, now.Sub(a.Start)), rand.Float64())
-	r.ticket = breaker.Ticket{} // its number may soon be another attempt's
-	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Result: result})
-	r.tell(now, &result)
-	r.slot.Release() // only now: who waits for it must see the hold
+	a := r.plan.attempt(number)
+	held.ticket.Settle(now, breakerResult(result, now.Sub(a.Start)), rand.Float64())
+	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Number: number, Result: *result})
+	r.tell(now, a.Start, result)
+	held.slot.Release() // only now: who waits for it must see the hold
+	*held = taken{}
 	if step.Kind == StepWithdraw {
 		step = r.next(ctx, r.withdraw()) // whether it is repeated is decided only now
 	}
-	r.observer.AttemptEnded(ctx, r.plan.attempt(a.Number))
+	r.observer.AttemptEnded(ctx, r.plan.attempt(number), Shared{&r.origin})
 	return step
 }
 
-// tell lets budget and holds know what the plan made of a result.
-func (r *run) tell(now time.Time, result *call.Result) {
+// tell lets budget, hedging and holds know what the plan made of a result.
+func (r *run) tell(now, started time.Time, result *call.Result) {
 	told := r.plan.told
+	if h := r.origin.hedging; h != nil && r.plan.hedgeable() {
+		h.learn(now, now.Sub(started), told)
+	}
 	switch {
 	case told.success:
 		r.origin.budget.Succeeded(now)

@@ -49,8 +49,8 @@ func (traced) AttemptStarted(_ context.Context, _ *call.Call, a *call.Attempt) {
 	a.TraceParent, a.TraceID, a.SpanID = "tp", "trace", "span"
 }
 
-func (traced) AttemptEnded(context.Context, *call.Attempt)       {}
-func (traced) Waiting(context.Context, time.Time, call.Decision) {}
+func (traced) AttemptEnded(context.Context, *call.Attempt, engine.Shared) {}
+func (traced) Noticed(context.Context, time.Time, engine.Notice)          {}
 
 func answers(after time.Duration, status int) turn {
 	return turn{after, call.Result{Evidence: call.EvidenceAnswered, Status: status, Response: &call.Response{Status: status}}}

@@ -11,6 +11,8 @@ import (
 type told struct {
 	// success and failure are for the budget: a success, a failure worth repeating but for the one that earned the free resend.
 	success, failure bool
+	// superseded: the attempt was cancelled because another one answered.
+	superseded bool
 	// hold is how long the upstream asks to be left alone; 0: not at all.
 	hold time.Duration
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,6 +73,7 @@ type stage struct {
 	rnd   float64
 	// shared are answers of what is shared, in the order in which it will be asked.
 	shared []engine.Event
+	sent   uint32 // the number of the latest attempt
 }
 
 func play(t *testing.T, script string) string {
@@ -192,6 +194,12 @@ func (s *stage) setPolicy(words []string) {
 			p.Idempotency.Enabled = true
 		case "key_ttl":
 			p.Idempotency.KeyTTL = s.duration(value)
+		case "hedge":
+			p.Hedge.Enabled, p.Hedge.Percentile, p.Hedge.Delay = true, 0, s.duration(value)
+		case "max_hedges":
+			p.Hedge.MaxHedges = s.number(value)
+		case "hedge_methods":
+			p.Hedge.Methods = strings.Split(value, ",")
 		case "replay_bytes":
 			p.Body.ReplayBytes = uint64(s.number(value))
 		default:
@@ -248,14 +256,21 @@ func (s *stage) call(words []string) []string {
 // happens tells the plan what happened.
 func (s *stage) happens(at time.Duration, words []string, text string) []string {
 	gone := words[len(words)-1] == "gone"
-	if words[0] == "waited" {
+	switch words[0] {
+	case "waited":
 		return s.tell(s.epoch.Add(at), engine.Event{Kind: engine.EventWaited, Gone: gone})
+	case "due":
+		return s.tell(s.epoch.Add(at), engine.Event{Kind: engine.EventHedgeDue, Gone: gone})
 	}
-	return s.tell(s.epoch.Add(at), engine.Event{Kind: engine.EventResult, Gone: gone, Result: s.result(words, text)})
+	number := s.sent
+	if of := slices.Index(words, "of"); of > 0 { // the latest one unless it says so
+		number = s.number(words[of+1])
+	}
+	return s.tell(s.epoch.Add(at), engine.Event{Kind: engine.EventResult, Gone: gone, Number: number, Result: s.result(words, text)})
 }
 
 // says is what something shared answers: "budget refuses 1s", "breaker refuses 1s", "slot refuses", "slot after 20ms",
-// "breaker probes", "hold until 2s", "agrees".
+// "breaker probes", "hold until 2s", "hedge refused", "agrees".
 func (s *stage) says(words []string) engine.Event {
 	switch strings.Join(words[:min(2, len(words))], " ") {
 	case "budget refuses":
@@ -270,6 +285,8 @@ func (s *stage) says(words []string) engine.Event {
 		return engine.Event{Kind: engine.EventAdmitted, Probe: true}
 	case "hold until":
 		return engine.Event{Kind: engine.EventHeld, Until: s.epoch.Add(s.duration(words[2]))}
+	case "hedge refused":
+		return engine.Event{Kind: engine.EventHedgeRefused}
 	case "agrees":
 		return engine.Event{}
 	}
@@ -280,18 +297,21 @@ func (s *stage) says(words []string) engine.Event {
 // tell takes the plan on, answering for what is shared: it agrees at once, unless the script says otherwise.
 func (s *stage) tell(now time.Time, ev engine.Event) []string {
 	step := s.plan.Next(now, ev)
-	for step.Kind == engine.StepWithdraw || step.Kind == engine.StepAdmit {
+	agreed := map[engine.StepKind]engine.EventKind{
+		engine.StepWithdraw: engine.EventGranted, engine.StepAdmit: engine.EventAdmitted, engine.StepHedge: engine.EventHedgeAdmitted,
+	}
+	for agreed[step.Kind] != 0 {
 		answer := engine.Event{}
 		if len(s.shared) > 0 {
 			answer, s.shared = s.shared[0], s.shared[1:]
 		}
 		if answer.Kind == 0 {
-			answer.Kind = engine.EventAdmitted
-			if step.Kind == engine.StepWithdraw {
-				answer.Kind = engine.EventGranted
-			}
+			answer.Kind = agreed[step.Kind]
 		}
 		now = now.Add(answer.Queued)
+		if s.p.Hedge.Enabled {
+			answer.HedgeAt = now.Add(s.p.Hedge.Delay)
+		}
 		step = s.plan.Next(now, answer)
 	}
 	return s.said(step)
@@ -332,6 +352,10 @@ func (s *stage) result(words []string, text string) call.Result {
 		return call.Result{Evidence: unsent, Failure: call.FailureTLS, Detail: "the TLS handshake failed"}
 	case "malformed":
 		return call.Result{Evidence: call.EvidencePartialResponse, Failure: call.FailureProtocol, Detail: "the answer is malformed"}
+	case "superseded":
+		return call.Result{Evidence: sent, Failure: call.FailureCancelled, Detail: "cancelled"}
+	case "unsent":
+		return call.Result{Evidence: unsent, Failure: call.FailureCancelled, Detail: "cancelled"}
 	case "too-large":
 		return call.Result{Evidence: call.EvidencePartialResponse, Failure: call.FailureResponseTooLarge, Status: 200, Detail: "the answer is too large"}
 	case "denied":
@@ -353,14 +377,26 @@ func between(text, open, end string) string {
 // said writes a step for a person.
 func (s *stage) said(step engine.Step) []string {
 	switch step.Kind {
+	case engine.StepListen:
+		switch {
+		case step.Cancel:
+			return []string{"cancel the others"}
+		case step.HedgeAt.IsZero():
+			return []string{"listen"}
+		}
+		return []string{"listen, hedge at " + step.HedgeAt.Sub(s.epoch).String()}
 	case engine.StepSend:
 		a := step.Attempt
+		s.sent = a.Number
 		said := fmt.Sprintf("send %d %s at %s for %s", a.Number, a.Kind, a.Offset, a.Timeout)
 		if a.Waited != 0 {
 			said += fmt.Sprintf(", waited %s", a.Waited)
 		}
 		if a.Queued != 0 {
 			said += fmt.Sprintf(", queued %s", a.Queued)
+		}
+		if !step.HedgeAt.IsZero() {
+			said += ", hedge at " + step.HedgeAt.Sub(s.epoch).String()
 		}
 		return []string{said}
 	case engine.StepWait:

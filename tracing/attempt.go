@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/engine"
 )
 
 // The attributes that are ours.
@@ -20,6 +21,8 @@ const (
 	keyDecision = attribute.Key("sallyport.decision")
 	keyReason   = attribute.Key("sallyport.reason")
 	keyKind     = attribute.Key("sallyport.attempt.kind")
+	keyBreaker  = attribute.Key("sallyport.breaker.state")
+	keyBudget   = attribute.Key("sallyport.budget.left")
 )
 
 // startAttempt begins a CLIENT span under the call's. Attributes are built for a sampled one only.
@@ -51,10 +54,13 @@ func methodOf(method string) (name string, attributes []attribute.KeyValue) {
 	return "HTTP", []attribute.KeyValue{semconv.HTTPRequestMethodOther, semconv.HTTPRequestMethodOriginal(method)}
 }
 
-// endAttempt says what came of the attempt and ends its span at the attempt's own end.
-func endAttempt(span trace.Span, a *call.Attempt) {
+// endAttempt says what came of the attempt, and how that stands after it which all callers of the origin share, and ends its span at
+// the attempt's own end.
+func endAttempt(span trace.Span, a *call.Attempt, s engine.Shared) {
+	ended := a.Start.Add(a.Duration)
 	if span.IsRecording() {
 		r := &a.Result
+		span.SetAttributes(sharedAttributes(ended, s)...)
 		span.SetAttributes(keyEvidence.String(r.Evidence.String()), keyDecision.String(a.Decision.Verdict.String()),
 			keyReason.String(a.Decision.Reason.String()))
 		if r.Status != 0 {
@@ -71,7 +77,7 @@ func endAttempt(span trace.Span, a *call.Attempt) {
 			span.SetStatus(codes.Error, "")
 		}
 	}
-	span.End(trace.WithTimestamp(a.Start.Add(a.Duration)))
+	span.End(trace.WithTimestamp(ended))
 }
 
 // errorType is a word of low cardinality, or the status of an answer that the conventions call an error; "" where there is none.

@@ -21,12 +21,6 @@ func rpcAttributes() []attribute.KeyValue {
 	}
 }
 
-func waitAttributes(d call.Decision) []attribute.KeyValue {
-	return []attribute.KeyValue{
-		attribute.Float64("sallyport.wait.seconds", d.Wait.Seconds()), keyReason.String(d.Reason.String()),
-	}
-}
-
 // End ends the span of a call that was taken: why it ended, what is known of its effect, and whose it was.
 func (c *Call) End(asked *call.Call, f *call.Final, policy string) {
 	if c.span == nil {
@@ -49,22 +43,8 @@ func (c *Call) End(asked *call.Call, f *call.Final, policy string) {
 		for _, name := range slices.Sorted(maps.Keys(asked.Labels)) {
 			c.span.SetAttributes(attribute.String("sallyport.label."+text(name), text(asked.Labels[name])))
 		}
-		if refused(f) {
-			c.span.AddEvent("refused", trace.WithAttributes(keyReason.String(f.Reason.String())))
-		}
 	}
 	c.span.End()
-}
-
-// refused: the call ended by a rule of ours before anything was dialled for its last attempt.
-func refused(f *call.Final) bool {
-	switch f.Reason {
-	case call.ReasonBudgetExhausted, call.ReasonBreakerOpen, call.ReasonOriginHeld, call.ReasonConcurrencyLimit:
-		return true
-	case call.ReasonEgressDenied, call.ReasonDeadline:
-		return len(f.Attempts) == 0
-	}
-	return false
 }
 
 // Refuse ends the span of a call that was not taken, with the reason of the error that says so.
@@ -78,12 +58,12 @@ func (c *Call) Refuse(reason string) {
 	c.span.End()
 }
 
-// abandon ends the span of an attempt that a panic ended.
+// abandon ends the spans of attempts that a panic ended.
 func (c *Call) abandon() {
-	if c.attempt != nil {
-		c.attempt.End()
-		c.attempt = nil
+	for _, attempt := range c.live {
+		attempt.End()
 	}
+	c.live = nil
 }
 
 // text makes a string that every exporter can encode: one attribute that is not UTF-8 would lose a whole batch.

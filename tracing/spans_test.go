@@ -73,6 +73,10 @@ func TestCallIsOneServerSpanOverOneClientSpanPerAttempt(t *testing.T) {
 	waits(t, server, &final)
 }
 
+// budgetLeft after each of three attempts: 10 + 0.2 for the first one, less a token for each repeat. The one after the second was taken
+// when the first ended.
+var budgetLeft = []float64{9.2, 8.2, 8.2}
+
 // attemptAttributes are those of a GET to the upstream, row by row of the conventions.
 func attemptAttributes(up *upstream, a *call.Attempt) map[string]any {
 	host, port := up.Listener.Addr().(*net.TCPAddr).IP.String(), up.Listener.Addr().(*net.TCPAddr).Port
@@ -82,6 +86,7 @@ func attemptAttributes(up *upstream, a *call.Attempt) map[string]any {
 		"network.peer.address": host, "network.peer.port": port, "network.protocol.version": "1.1",
 		"sallyport.attempt.kind": a.Kind.String(), "sallyport.evidence": "ANSWERED",
 		"sallyport.decision": a.Decision.Verdict.String(), "sallyport.reason": a.Decision.Reason.String(),
+		"sallyport.breaker.state": "CLOSED", "sallyport.budget.left": budgetLeft[a.Number-1],
 	}
 	if a.Number > 1 {
 		want["http.request.resend_count"] = int(a.Number) - 1
@@ -106,6 +111,7 @@ func waits(t *testing.T, server *tracepb.Span, final *call.Final) {
 		}
 		same(t, "wait", attributes(e.GetAttributes()), map[string]any{
 			"sallyport.wait.seconds": a.Decision.Wait.Seconds(), "sallyport.reason": "STATUS_RETRYABLE",
+			"sallyport.attempt.kind": "RETRY", "sallyport.breaker.state": "CLOSED", "sallyport.budget.left": budgetLeft[i],
 		})
 	}
 }

@@ -12,13 +12,17 @@ import (
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/engine"
 )
 
 // Observer makes the spans of calls. The zero value exports nothing: its ids are real all the same, so that an upstream that
@@ -34,8 +38,14 @@ type Call struct {
 	span     trace.Span        // nil: nothing is exported
 	context  trace.SpanContext // the call's place in its trace
 	traceID  string
-	attempt  trace.Span // the one in flight
+	live     []liveSpan // of the attempts in flight
 	attempts int
+}
+
+// liveSpan is the span of an attempt in flight.
+type liveSpan struct {
+	trace.Span
+	number uint32
 }
 
 // Begin places a call: under the caller's span when traceparent is valid, else at the root of a new trace. An invalid one never
@@ -98,8 +108,9 @@ func (o *Observer) AttemptStarted(ctx context.Context, c *call.Call, a *call.Att
 	if t.span == nil {
 		spanID = newSpanID().String()
 	} else {
-		t.attempt = o.startAttempt(t, c, a)
-		spanID = t.attempt.SpanContext().SpanID().String()
+		span := o.startAttempt(t, c, a)
+		t.live = append(t.live, liveSpan{span, a.Number})
+		spanID = span.SpanContext().SpanID().String()
 	}
 	a.TraceID, a.SpanID = t.traceID, spanID
 	a.TraceParent = "00-" + t.traceID + "-" + spanID + "-" + t.context.TraceFlags().String()
@@ -107,16 +118,36 @@ func (o *Observer) AttemptStarted(ctx context.Context, c *call.Call, a *call.Att
 }
 
 // AttemptEnded ends the attempt's span, at the moment at which the attempt ended; what was decided after it is known by now.
-func (*Observer) AttemptEnded(ctx context.Context, a *call.Attempt) {
-	if t, ok := ctx.Value(callKey{}).(*Call); ok && t.attempt != nil {
-		endAttempt(t.attempt, a)
-		t.attempt = nil
+func (*Observer) AttemptEnded(ctx context.Context, a *call.Attempt, s engine.Shared) {
+	t, ok := ctx.Value(callKey{}).(*Call)
+	if !ok {
+		return
+	}
+	for i := range t.live {
+		if t.live[i].number == a.Number {
+			endAttempt(t.live[i].Span, a, s)
+			t.live = slices.Delete(t.live, i, i+1)
+			return
+		}
 	}
 }
 
-// Waiting notes a wait on the call's span.
-func (*Observer) Waiting(ctx context.Context, now time.Time, d call.Decision) {
-	if t, ok := ctx.Value(callKey{}).(*Call); ok && t.span != nil && t.span.IsRecording() {
-		t.span.AddEvent("wait", trace.WithTimestamp(now), trace.WithAttributes(waitAttributes(d)...))
+// Noticed makes an event of the call's span: a wait, or a refusal of ours.
+func (*Observer) Noticed(ctx context.Context, now time.Time, n engine.Notice) {
+	t, ok := ctx.Value(callKey{}).(*Call)
+	if !ok || t.span == nil || !t.span.IsRecording() {
+		return
 	}
+	name, attributes := "refused", sharedAttributes(now, n.Shared)
+	if !n.Refused {
+		name, attributes = "wait", append(attributes, attribute.Float64("sallyport.wait.seconds", n.Wait.Seconds()))
+	}
+	attributes = append(attributes, keyKind.String(n.Kind.String()), keyReason.String(n.Reason.String()))
+	t.span.AddEvent(name, trace.WithTimestamp(now), trace.WithAttributes(attributes...))
+}
+
+// sharedAttributes tell how the shared state of the origin stands, in the words of the wire.
+func sharedAttributes(now time.Time, s engine.Shared) []attribute.KeyValue {
+	state := strings.ToUpper(strings.ReplaceAll(s.Breaker(now).String(), "-", "_"))
+	return []attribute.KeyValue{keyBreaker.String(state), keyBudget.Float64(s.BudgetLeft(now))}
 }

@@ -30,8 +30,8 @@ const lateOpening = 300 * time.Millisecond
 func newDemo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show what a broker is for: nine scenes with a flaky upstream, explained",
-		Long: `Run a broker and a flaky upstream in this process, on loopback ports of their own, and play nine scenes that show
+		Short: "Show what a broker is for: ten scenes with a flaky upstream, explained",
+		Long: `Run a broker and a flaky upstream in this process, on loopback ports of their own, and play ten scenes that show
 each mechanism: what happened, what was proved, what was decided, and what the upstream saw. Nothing is left behind.
 
 Exit codes: 0 every call ended as told · 1 one did not.`,
@@ -96,7 +96,7 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 }
 
 const demoEnd = `
-All nine ended as told. Where to go next:
+All ten ended as told. Where to go next:
   sallyport serve --dev                        run a broker that may call your own machine
   sallyport call GET http://127.0.0.1:PORT/    make a call through it
   sallyport policy resolve GET URL             see every value that rules a call, and who set it

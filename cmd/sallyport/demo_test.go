@@ -59,6 +59,22 @@ func TestDemoNoticesACallThatDoesNotEndAsTold(t *testing.T) {
 	if held.check(&pb.CallResponse{Outcome: held.outcome, Effect: held.effect, Next: held.next, Reason: pb.Reason_REASON_RETRY_AFTER_TOO_LONG}) == "" {
 		t.Error("another reason was not noticed")
 	}
+	hedged := demoHedge().calls[0]
+	beaten := func(winner pb.AttemptKind, first pb.Reason) *pb.CallResponse {
+		return &pb.CallResponse{
+			Outcome: hedged.outcome, Effect: hedged.effect, Next: hedged.next, Attempts: []*pb.Attempt{
+				{Kind: pb.AttemptKind_ATTEMPT_KIND_PRIMARY, Decision: &pb.Decision{Reason: first}},
+				{Kind: winner, Decision: &pb.Decision{Reason: pb.Reason_REASON_SUCCESS}},
+			},
+		}
+	}
+	if problem := hedged.check(beaten(pb.AttemptKind_ATTEMPT_KIND_HEDGE, pb.Reason_REASON_SUPERSEDED)); problem != "" {
+		t.Errorf("a hedge that won: %s", problem)
+	}
+	if hedged.check(beaten(pb.AttemptKind_ATTEMPT_KIND_RETRY, pb.Reason_REASON_SUPERSEDED)) == "" ||
+		hedged.check(beaten(pb.AttemptKind_ATTEMPT_KIND_HEDGE, pb.Reason_REASON_STATUS_RETRYABLE)) == "" {
+		t.Error("another winner, or none that lost, was not noticed")
+	}
 	if probe.checkUpstream(1, 0, 1) != "" || probe.checkUpstream(2, 0, 1) == "" || probe.checkUpstream(1, 0, 2) == "" || probe.checkUpstream(1, 1, 1) == "" {
 		t.Error("what the upstream saw is not compared")
 	}

@@ -27,6 +27,7 @@ type demoCall struct {
 	next     pb.NextStep
 	reason   pb.Reason      // unspecified: not looked at
 	kind     pb.AttemptKind // of the first attempt; unspecified: not looked at
+	winner   pb.AttemptKind // of the attempt that won over another one; unspecified: not looked at
 	requests int            // that the upstream saw of this call
 	keys     int            // different ones among them
 }
@@ -108,8 +109,20 @@ func (dc *demoCall) check(resp *pb.CallResponse) string {
 		return fmt.Sprintf("the reason is %s, not %s", resp.GetReason(), dc.reason)
 	case dc.kind != pb.AttemptKind_ATTEMPT_KIND_UNSPECIFIED && (len(resp.GetAttempts()) == 0 || resp.GetAttempts()[0].GetKind() != dc.kind):
 		return "the first attempt is no " + kindWord(dc.kind)
+	case dc.winner != pb.AttemptKind_ATTEMPT_KIND_UNSPECIFIED && !won(resp, dc.winner):
+		return "no " + kindWord(dc.winner) + " won over another attempt"
 	}
 	return ""
+}
+
+// won: an attempt of that kind ended the call, and one that ran beside it lost.
+func won(resp *pb.CallResponse, kind pb.AttemptKind) bool {
+	winner, loser := false, false
+	for _, a := range resp.GetAttempts() {
+		winner = winner || a.GetKind() == kind && a.GetDecision().GetReason() == pb.Reason_REASON_SUCCESS
+		loser = loser || a.GetDecision().GetReason() == pb.Reason_REASON_SUPERSEDED
+	}
+	return winner && loser
 }
 
 // checkUpstream says how what the upstream saw differs from what was told and from what the broker counted.

@@ -45,6 +45,19 @@ func demoBudget() demoStep {
 	}
 }
 
+func demoHedge() demoStep {
+	return demoStep{
+		title: "A hedge",
+		about: "The upstream takes two seconds over one request, by bad luck: another one it answers at once. After 150ms the broker " +
+			"makes a second attempt beside the first, takes the answer that comes first and cancels the other. It costs one more request.",
+		calls: []demoCall{{
+			method: "GET", path: "/quotes", timeout: 5 * time.Second,
+			outcome: pb.Outcome_OUTCOME_SUCCESS, effect: pb.Effect_EFFECT_ANSWERED, next: pb.NextStep_NEXT_STEP_DONE,
+			winner: pb.AttemptKind_ATTEMPT_KIND_HEDGE, requests: 2,
+		}},
+	}
+}
+
 func demoHold() demoStep {
 	get := demoCall{method: "GET", path: "/tickets"}
 	first, hasty, waits := get, get, get

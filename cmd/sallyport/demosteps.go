@@ -32,6 +32,7 @@ func demoScripts() map[string][]reply {
 		"/payments":  {{}, {status: 201, body: "paid once"}},
 		"/weather":   {{status: busy, body: "down"}, {status: busy, body: "down"}, {status: busy, body: "down"}, {status: ok, body: "sunny"}},
 		"/news":      {{status: busy, together: stormCallers, body: "busy"}},
+		"/quotes":    {{status: ok, after: 2 * time.Second, body: "1.07, late"}, {status: ok, body: "1.07"}},
 		"/tickets":   {{status: busy, retryAfter: "2", body: "in two seconds, please"}, {status: ok, body: "two left"}},
 	}
 }
@@ -98,6 +99,7 @@ func demoSteps() []demoStep {
 		},
 		demoBreaker(),
 		demoBudget(),
+		demoHedge(),
 		demoHold(),
 	}
 }

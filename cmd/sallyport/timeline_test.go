@@ -47,6 +47,28 @@ func TestTimelineReadsAsWritten(t *testing.T) {
 				Headers: []*pb.HttpHeader{{Name: "content-type", Value: "application/json"}},
 			},
 		}},
+		{"hedged", request("GET", "http://127.0.0.1:8080/quotes"), &pb.CallResponse{
+			Outcome: pb.Outcome_OUTCOME_SUCCESS, Effect: pb.Effect_EFFECT_ANSWERED, Policy: "policies/quotes@1",
+			Elapsed: ms(316), Sends: 3, Next: pb.NextStep_NEXT_STEP_DONE, Detail: "answered 200 at attempt 3",
+			Attempts: []*pb.Attempt{
+				{
+					Number: 1, Kind: pb.AttemptKind_ATTEMPT_KIND_PRIMARY, Offset: ms(0), Duration: ms(316),
+					Evidence: pb.Evidence_EVIDENCE_SENT_NO_RESPONSE, Failure: pb.Failure_FAILURE_CANCELLED,
+					Detail:   "another attempt was answered first",
+					Decision: &pb.Decision{Verdict: pb.Verdict_VERDICT_NONE, Reason: pb.Reason_REASON_SUPERSEDED},
+				},
+				{
+					Number: 2, Kind: pb.AttemptKind_ATTEMPT_KIND_HEDGE, Offset: ms(150), Duration: ms(12), Status: 503,
+					Evidence: pb.Evidence_EVIDENCE_ANSWERED,
+					Decision: &pb.Decision{Verdict: pb.Verdict_VERDICT_NONE, Reason: pb.Reason_REASON_STATUS_RETRYABLE},
+				},
+				{
+					Number: 3, Kind: pb.AttemptKind_ATTEMPT_KIND_HEDGE, Offset: ms(300), Duration: ms(16), Status: 200,
+					Evidence: pb.Evidence_EVIDENCE_ANSWERED,
+					Decision: &pb.Decision{Verdict: pb.Verdict_VERDICT_STOP, Reason: pb.Reason_REASON_SUCCESS},
+				},
+			},
+		}},
 		{"unknown", request("POST", "http://127.0.0.1:8080/transfers"), &pb.CallResponse{
 			Outcome: pb.Outcome_OUTCOME_UNKNOWN, Effect: pb.Effect_EFFECT_UNKNOWN, Policy: "policies/default@0",
 			Elapsed: ms(1), Sends: 1, Next: pb.NextStep_NEXT_STEP_RECONCILE,
@@ -137,6 +159,20 @@ func TestNoAnswerReachesTheTerminalsControls(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Nothing was decided after an attempt that another one ran beside: the words say why.
+func TestWordsOfAnAttemptThatDecidedNothing(t *testing.T) {
+	for reason, want := range map[pb.Reason]string{
+		pb.Reason_REASON_SUPERSEDED:        "another won",
+		pb.Reason_REASON_CANCELLED:         "stop",
+		pb.Reason_REASON_STATUS_RETRYABLE:  "wait for other",
+		pb.Reason_REASON_FAILURE_RETRYABLE: "wait for other",
+	} {
+		if got := decisionWord(&pb.Decision{Verdict: pb.Verdict_VERDICT_NONE, Reason: reason}); got != want {
+			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
 }
 
 func TestLongOperationIDIsShownWhole(t *testing.T) {

@@ -65,9 +65,21 @@ func decisionWord(d *pb.Decision) string {
 	case pb.Verdict_VERDICT_FOLLOW:
 		return "follow"
 	case pb.Verdict_VERDICT_NONE:
-		return "wait for other"
+		return noneWord(d.GetReason())
 	default:
 		return "stop"
+	}
+}
+
+// noneWord says why nothing was decided after an attempt that another one ran beside.
+func noneWord(r pb.Reason) string {
+	switch r {
+	case pb.Reason_REASON_SUPERSEDED:
+		return "another won"
+	case pb.Reason_REASON_CANCELLED:
+		return "stop" // with all the others, since the caller went away
+	default:
+		return "wait for other"
 	}
 }
 

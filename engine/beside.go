@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+)
+
+// beside is what a plan keeps of attempts that run beside each other: hedges (semantics.md §8). Nothing else is started while an
+// attempt is in flight.
+type beside struct {
+	allowed bool      // this call may be hedged
+	due     time.Time // of the next hedge; the zero time: none
+	hedges  uint32    // sent so far
+
+	// Left by attempts that failed while another one went on: what forbids a repeat, and the delay their answers asked for.
+	bar       call.Reason
+	notBefore time.Time
+
+	// over: the call has ended by outcome and reason, but for the attempts in flight.
+	over    bool
+	outcome call.Outcome
+	reason  call.Reason
+}
+
+// hedgeable: the policy lists the method, or a key makes two requests one operation; the caller did not forbid a second send, and
+// the body can be sent twice.
+func (p *Plan) hedgeable() bool {
+	h := &p.policy.Hedge
+	if !h.Enabled || h.MaxHedges == 0 || p.call.RepeatSafety == call.RepeatSafetyNever {
+		return false
+	}
+	if !p.keyed && !slices.Contains(h.Methods, p.call.Method) {
+		return false
+	}
+	size := len(p.call.Body)
+	return size == 0 || !p.call.SingleUseBody && uint64(size) <= p.policy.Body.ReplayBytes
+}
+
+// mayHedge: one more attempt is allowed and useful now, whatever is shared says.
+func (p *Plan) mayHedge(now time.Time) bool {
+	return p.beside.allowed && p.beside.hedges < p.policy.Hedge.MaxHedges && p.counted < p.maxAttempts && p.inTime(now) &&
+		(!p.keyed || !now.After(p.attempts[0].Start.Add(p.policy.Idempotency.KeyTTL)))
+}
+
+// nextHedge is when the next hedge is due, the zero time when there will be none.
+func (p *Plan) nextHedge() time.Time {
+	if p.beside.due.IsZero() || !p.mayHedge(p.beside.due) {
+		p.beside.due = time.Time{}
+	}
+	return p.beside.due
+}
+
+// hedgeDue asks for a hedge. A caller that went away ends the attempts in flight by itself.
+func (p *Plan) hedgeDue(now time.Time, ev Event) Step {
+	p.beside.due = time.Time{}
+	if ev.Gone || !p.mayHedge(now) {
+		return p.listen()
+	}
+	return Step{Kind: StepHedge}
+}
+
+// hedge sends it: nothing waited since it was due.
+func (p *Plan) hedge(now time.Time, ev Event) Step {
+	p.beside.hedges++
+	p.beside.due = ev.HedgeAt
+	return p.send(now, call.KindHedge, 0)
+}
+
+// withoutHedge goes on with what is in flight. What refused one hedge is not asked again by this call (gRPC A6 stops hedging, too,
+// once it is throttled).
+func (p *Plan) withoutHedge() Step {
+	p.beside.allowed = false
+	return p.listen()
+}
+
+func (p *Plan) listen() Step { return Step{Kind: StepListen, HedgeAt: p.beside.due} }
+
+// live counts the attempts in flight: those without a result.
+func (p *Plan) live() int {
+	n := 0
+	for i := range p.attempts {
+		if p.attempts[i].Result.Evidence == call.EvidenceUnspecified {
+			n++
+		}
+	}
+	return n
+}
+
+// leaveToOther decides nothing after a failure, since another attempt may still answer. What it forbids, and the delay it asks for,
+// count when that one has failed as well.
+func (p *Plan) leaveToOther(now time.Time, reason, bar call.Reason) Step {
+	p.decide(call.Decision{Verdict: call.VerdictNone, Reason: reason})
+	if p.beside.bar == call.ReasonUnspecified {
+		p.beside.bar = bar
+	}
+	if asked, ok := serverDelay(&p.last().Result, now); ok && now.Add(asked).After(p.beside.notBefore) {
+		p.beside.notBefore = now.Add(asked)
+	}
+	return p.listen()
+}
+
+// endOthers cancels what is in flight; the call is over when all of it has ended.
+func (p *Plan) endOthers(o call.Outcome, reason call.Reason) Step {
+	p.beside.over, p.beside.outcome, p.beside.reason = true, o, reason
+	p.beside.due = time.Time{}
+	return Step{Kind: StepListen, Cancel: true}
+}
+
+// lost records an attempt that was in flight when the call was over. Its answer, if it has one after all, is nobody's; but a request
+// that may have been applied stays known, unless a success has told of the operation already.
+func (p *Plan) lost(now time.Time, a *call.Attempt) Step {
+	r := &a.Result
+	reason := call.ReasonSuperseded
+	if p.beside.outcome == call.OutcomeCancelled {
+		reason = call.ReasonCancelled
+	} else if r.Failure == call.FailureCancelled {
+		r.Detail = "another attempt was answered first"
+		p.told.superseded = true
+	}
+	a.Decision = call.Decision{Verdict: call.VerdictNone, Reason: reason}
+	if p.beside.outcome != call.OutcomeSuccess {
+		p.effect = p.effectOf(p.effect, r)
+	}
+	if p.live() > 0 {
+		return Step{Kind: StepListen}
+	}
+	return p.final(now, p.beside.outcome, p.beside.reason)
+}

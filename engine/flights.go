@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// flights are the attempts of one call that another may run beside, each on a goroutine of its own. The goroutine of the call waits
+// for every one of them.
+type flights struct {
+	inAir  []*flight
+	landed chan *flight // receives each flight once, never closed; nil before the first
+}
+
+// flight is an attempt on its way.
+type flight struct {
+	attempt call.Attempt
+	taken   taken
+	cancel  context.CancelFunc
+	result  call.Result
+	crashed *crash // instead of a result
+}
+
+// crash carries a panic of an attempt to the goroutine of its call, which is recovered at the edge like any other.
+type crash struct {
+	value any
+	stack []byte
+}
+
+// String is for the log.
+func (c *crash) String() string { return fmt.Sprintf("%v\n%s", c.value, c.stack) }
+
+// launch starts the attempt; listen hears of its end.
+func (r *run) launch(ctx context.Context, a call.Attempt) {
+	if r.flights.landed == nil {
+		r.flights.landed = make(chan *flight)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	f := &flight{attempt: a, taken: r.taken, cancel: cancel}
+	r.taken = taken{}
+	r.flights.inAir = append(r.flights.inAir, f)
+	go f.fly(ctx, r.sender, r.call, r.policy, r.flights.landed)
+}
+
+func (f *flight) fly(ctx context.Context, s Sender, c *call.Call, p *policy.Effective, landed chan<- *flight) {
+	defer func() {
+		if v := recover(); v != nil {
+			f.crashed = &crash{v, debug.Stack()}
+		}
+		landed <- f
+	}()
+	f.result = s.Send(ctx, c, p, f.attempt)
+}
+
+// listen waits for the first landing, or until a hedge is due.
+func (r *run) listen(ctx context.Context, step *Step) Step {
+	if step.Cancel {
+		r.cancelFlights()
+	}
+	var due <-chan time.Time // nil: never
+	if !step.HedgeAt.IsZero() {
+		timer := time.NewTimer(time.Until(step.HedgeAt))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case f := <-r.flights.landed:
+		r.hasLanded(f)
+		if f.crashed != nil {
+			f.taken.giveBack(time.Now())
+			panic(f.crashed)
+		}
+		return r.landed(ctx, f.attempt.Number, &f.taken, &f.result)
+	case <-due:
+		return r.next(ctx, Event{Kind: EventHedgeDue})
+	}
+}
+
+func (r *run) cancelFlights() {
+	for _, f := range r.flights.inAir {
+		f.cancel()
+	}
+}
+
+func (r *run) hasLanded(f *flight) {
+	f.cancel()
+	r.flights.inAir = slices.DeleteFunc(r.flights.inAir, func(other *flight) bool { return other == f })
+}
+
+// ground ends what is still in flight when the call ends by a panic.
+func (r *run) ground() {
+	r.cancelFlights()
+	for len(r.flights.inAir) > 0 {
+		f := <-r.flights.landed
+		r.hasLanded(f)
+		f.taken.giveBack(time.Now())
+	}
+}

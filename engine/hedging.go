@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/sallyport/sallyport/breaker"
+	"github.com/sallyport/sallyport/budget"
+	"github.com/sallyport/sallyport/bulkhead"
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/hedge"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// hedging is what the callers of an origin share of their hedges: when a slow attempt gets company, and how much of it.
+type hedging struct {
+	trigger *hedge.Trigger
+	// allowance bounds hedges to 1 + max_extra × first attempts of the last 10 s (semantics.md §8): the rule of a budget's window,
+	// beside the retry budget that hedges draw from, too.
+	allowance *budget.Budget
+}
+
+// hedgingSettings are the settings by value.
+type hedgingSettings struct {
+	delay    hedge.Config
+	maxExtra float64
+}
+
+const hedgePeriod = 10 * time.Second
+
+func hedgingSettingsOf(h *policy.Hedge) hedgingSettings {
+	return hedgingSettings{delay: hedge.Config{Delay: h.Delay, Percentile: h.Percentile}, maxExtra: h.MaxExtra}
+}
+
+func newHedging(origin string, s hedgingSettings) *hedging {
+	allowance, err := budget.New(budget.Config{
+		Name: origin, CallerMaxShare: 1,
+		Window: &budget.Window{Ratio: s.maxExtra, Period: hedgePeriod, MinPerSecond: 1 / hedgePeriod.Seconds()},
+	})
+	if err != nil {
+		panic(err) // the policy was validated: its settings always make a budget
+	}
+	return &hedging{trigger: hedge.New(s.delay), allowance: allowance}
+}
+
+// learn takes what an attempt tells of the origin's latency. One that was cancelled took at least that long.
+func (h *hedging) learn(now time.Time, took time.Duration, t told) {
+	switch {
+	case t.success:
+		h.trigger.Learn(now, took)
+	case t.superseded:
+		h.trigger.LearnAtLeast(took)
+	}
+}
+
+// hedgeAt is when an attempt that starts now gets company; the zero time: not at all, or nobody knows yet.
+func (r *run) hedgeAt(now time.Time) time.Time {
+	if r.origin.hedging == nil {
+		return time.Time{}
+	}
+	after, ok := r.origin.hedging.trigger.After()
+	if !ok {
+		return time.Time{}
+	}
+	return now.Add(after)
+}
+
+// admitHedge takes all that a hedge needs, or nothing. A hedge is extra load to save time: it waits for nothing, and an origin that is
+// full, held or not well gets none.
+func (r *run) admitHedge(ctx context.Context, now time.Time) Event {
+	reason := r.takeHedge(now)
+	if reason == call.ReasonUnspecified {
+		return Event{Kind: EventHedgeAdmitted, HedgeAt: r.hedgeAt(now)}
+	}
+	r.tokens.handBack(now)
+	r.taken.giveBack(now)
+	r.notice(ctx, Notice{Refused: true, Kind: call.KindHedge, Reason: reason})
+	return Event{Kind: EventHedgeRefused}
+}
+
+// takeHedge tells what refused. What was taken before stays taken.
+func (r *run) takeHedge(now time.Time) call.Reason {
+	if r.origin.breaker.State(now) != breaker.Closed {
+		return call.ReasonBreakerOpen
+	}
+	if r.heldUntil(now).After(now) {
+		return call.ReasonOriginHeld
+	}
+	var err error
+	if r.tokens.hedge, err = r.origin.hedging.allowance.Withdraw(now, r.call.Caller); err != nil {
+		return call.ReasonBudgetExhausted
+	}
+	if r.tokens.retry, err = r.origin.budget.Withdraw(now, r.call.Caller); err != nil {
+		return call.ReasonBudgetExhausted
+	}
+	const noWait = 0
+	if r.taken.slot, _, err = r.origin.bulkhead.Enter(now, r.call.Caller, bulkhead.Criticality(r.call.Criticality), noWait); err != nil {
+		return call.ReasonConcurrencyLimit
+	}
+	if err = r.ticket(now); err != nil {
+		return call.ReasonBreakerOpen
+	}
+	return call.ReasonUnspecified
+}
