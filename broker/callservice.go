@@ -73,7 +73,7 @@ func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRe
 	}
 	span.End(c, &final, effective.Policy)
 	s.tell(ctx, c, &final, effective.Policy, span.TraceID())
-	resp := encode(&final, c, req.GetReport())
+	resp := encode(&final, req.GetReport())
 	resp.TraceId, resp.Policy, resp.BrokerId = span.TraceID(), effective.Policy, s.cfg.BrokerID
 	return resp, nil
 }

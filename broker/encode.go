@@ -12,7 +12,7 @@ import (
 )
 
 // encode writes what became of a call. The enums of package call have the numbers of the wire.
-func encode(f *call.Final, c *call.Call, report pb.Report) *pb.CallResponse {
+func encode(f *call.Final, report pb.Report) *pb.CallResponse {
 	resp := &pb.CallResponse{
 		Outcome:     pb.Outcome(f.Outcome),
 		Effect:      pb.Effect(f.Effect),
@@ -32,7 +32,7 @@ func encode(f *call.Final, c *call.Call, report pb.Report) *pb.CallResponse {
 	resp.Attempts = make([]*pb.Attempt, len(f.Attempts))
 	messages := make([]attemptMessages, len(f.Attempts))
 	for i := range f.Attempts {
-		resp.Attempts[i] = messages[i].encode(&f.Attempts[i], c.Target.Origin)
+		resp.Attempts[i] = messages[i].encode(&f.Attempts[i])
 	}
 	return resp
 }
@@ -45,7 +45,7 @@ type attemptMessages struct {
 	start                     timestamppb.Timestamp
 }
 
-func (m *attemptMessages) encode(a *call.Attempt, origin string) *pb.Attempt {
+func (m *attemptMessages) encode(a *call.Attempt) *pb.Attempt {
 	setDuration(&m.offset, a.Offset)
 	setDuration(&m.timeout, a.Timeout)
 	setDuration(&m.duration, a.Duration)
@@ -58,7 +58,7 @@ func (m *attemptMessages) encode(a *call.Attempt, origin string) *pb.Attempt {
 	p.Waited, p.Queued = unlessZero(a.Waited), unlessZero(a.Queued)
 	p.Status = uint32(a.Result.Status) //nolint:gosec // 0 or 100 to 599
 	p.Evidence, p.Failure, p.Detail = pb.Evidence(a.Result.Evidence), pb.Failure(a.Result.Failure), a.Result.Detail
-	p.Origin, p.RemoteAddress = origin, a.Result.RemoteAddress
+	p.Origin, p.RemoteAddress = a.Origin, a.Result.RemoteAddress
 	p.Protocol, p.ReusedConnection = a.Result.Protocol, a.Result.Reused
 	p.Decision, p.StartTime = d, &m.start
 	p.SpanId, p.TraceId = a.SpanID, a.TraceID

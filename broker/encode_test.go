@@ -76,7 +76,7 @@ func finalWithEverything() *call.Final {
 			Body: []byte("\xfebody"), Trailers: []call.Header{{Name: "X-End", Value: "é"}}, Protocol: "HTTP/1.1",
 		},
 		Attempts: []call.Attempt{{
-			Number: 2, Kind: call.KindRetry, Start: start, Offset: 1, Waited: 2, Queued: 3, Timeout: 4, Duration: 5,
+			Number: 2, Kind: call.KindRetry, Origin: "http://example.com:80", Start: start, Offset: 1, Waited: 2, Queued: 3, Timeout: 4, Duration: 5,
 			TraceID: "trace", SpanID: "span",
 			Result: call.Result{
 				Evidence: call.EvidencePartialResponse, Failure: call.FailureConnectionLost, Detail: "lost", Status: 200,
@@ -89,7 +89,7 @@ func finalWithEverything() *call.Final {
 }
 
 func TestReplyHoldsAllThatIsKnown(t *testing.T) {
-	got := encode(finalWithEverything(), &call.Call{Target: call.Target{Origin: "http://example.com:80"}}, pb.Report_REPORT_FULL)
+	got := encode(finalWithEverything(), pb.Report_REPORT_FULL)
 	want := &pb.CallResponse{
 		Outcome: pb.Outcome_OUTCOME_HTTP_ERROR, Effect: pb.Effect_EFFECT_UNKNOWN, Reason: pb.Reason_REASON_NOT_REPEATABLE, Detail: "detail",
 		Response: &pb.HttpResponse{
@@ -117,7 +117,7 @@ func TestReplyHoldsAllThatIsKnown(t *testing.T) {
 }
 
 func TestWhatIsNotKnownIsAbsent(t *testing.T) {
-	got := encode(&call.Final{Attempts: make([]call.Attempt, 1)}, &call.Call{}, pb.Report_REPORT_FULL)
+	got := encode(&call.Final{Attempts: make([]call.Attempt, 1)}, pb.Report_REPORT_FULL)
 	a := got.GetAttempts()[0]
 	if got.GetResponse() != nil || got.GetRetryAfter() != nil || a.GetWaited() != nil || a.GetQueued() != nil || a.GetDecision().GetWait() != nil {
 		t.Errorf("got %v", got)
@@ -147,7 +147,7 @@ func TestBriefReportLeavesOutOnlyTheUneventful(t *testing.T) {
 		if tt.success > 0 {
 			f.Attempts[tt.success-1].Decision.Reason = call.ReasonSuccess
 		}
-		got := encode(f, &call.Call{}, tt.report)
+		got := encode(f, tt.report)
 		if len(got.GetAttempts()) != tt.want || got.GetSends() != f.Sends {
 			t.Errorf("%v, %d attempts, %v: %d listed, want %d", tt.outcome, tt.attempts, tt.report, len(got.GetAttempts()), tt.want)
 		}

@@ -8,6 +8,8 @@ type Attempt struct {
 	Number uint32
 	// Kind says why it was made.
 	Kind Kind
+	// Origin is where it went, scheme://host:port.
+	Origin string
 	// Start is when it began; StartTime the same on the wall clock comes from it.
 	Start time.Time
 	// Offset is Start since the call arrived.

@@ -13,6 +13,10 @@ type Call struct {
 	// Body is sent whole; it must not change while the call runs.
 	Body []byte
 
+	// Foreign: a redirect led to another origin on the way here. Nothing that the policy sets or holds goes along, nor the
+	// operation's key, also on the way back.
+	Foreign bool
+
 	// Caller is the authenticated identity, never a request field.
 	Caller string
 	// OperationID names one logical operation of this caller; "" when there is none.

@@ -24,6 +24,7 @@ type poolKey struct {
 	caller     string
 	egress     string
 	generation uint64
+	foreign    bool // without the policy's client certificate
 }
 
 // pool keeps idle connections, the youngest on top.

@@ -18,7 +18,7 @@ const protocolName = "HTTP/1.1"
 func (t *Transport) writeHead(cn *conn, c *call.Call, p *policy.Effective, a *call.Attempt) {
 	h := cn.http
 	h.Start(c.Method, c.Target.RequestTarget, c.Target.Authority)
-	own := ownFields{policy: p, host: c.Target.Host, keyed: p.Keyed(c)}
+	own := ownFields{policy: p, host: c.Target.Host, keyed: p.Keyed(c), foreign: c.Foreign}
 	userAgent := false
 	for i := range c.Headers {
 		f := &c.Headers[i]
@@ -28,7 +28,7 @@ func (t *Transport) writeHead(cn *conn, c *call.Call, p *policy.Effective, a *ca
 		userAgent = userAgent || strings.EqualFold(f.Name, "User-Agent")
 		h.Field(textproto.CanonicalMIMEHeaderKey(f.Name), f.Value)
 	}
-	for i := range p.Headers.Set {
+	for i := range own.set() {
 		f := &p.Headers.Set[i]
 		if own.injected(f.Name) {
 			continue
@@ -42,12 +42,14 @@ func (t *Transport) writeHead(cn *conn, c *call.Call, p *policy.Effective, a *ca
 	if own.keyed {
 		h.Field(p.Idempotency.Header, c.OperationID)
 	}
-	authorize(p, c.Target.Host, func(name, value string) {
-		if !own.isKey(name) {
-			h.Field(name, value)
-		}
-	})
-	if name := p.Deadline.Header; name != "" && !own.isKey(name) && p.CredentialFor(name, c.Target.Host) == nil {
+	if !c.Foreign {
+		authorize(p, c.Target.Host, func(name, value string) {
+			if !own.isKey(name) {
+				h.Field(name, value)
+			}
+		})
+	}
+	if name := p.Deadline.Header; name != "" && !own.isKey(name) && !own.isCredential(name) {
 		remaining := max(0, a.Remaining-time.Since(a.Start)) // finding a connection took its share
 		h.Field(name, strconv.FormatInt(remaining.Milliseconds(), 10))
 	}
@@ -58,14 +60,23 @@ func (t *Transport) writeHead(cn *conn, c *call.Call, p *policy.Effective, a *ca
 
 // ownFields are the names that the broker writes itself.
 type ownFields struct {
-	policy *policy.Effective
-	host   string
-	keyed  bool
+	policy  *policy.Effective
+	host    string
+	keyed   bool
+	foreign bool // a redirect led here from another origin: what the policy sets or holds stays behind
+}
+
+// set are the fields that the policy sets.
+func (o *ownFields) set() []call.Header {
+	if o.foreign {
+		return nil
+	}
+	return o.policy.Headers.Set
 }
 
 // has: the caller's field of that name is not sent. Names are folded as upstreams fold them: X_Api_Key is X-Api-Key.
 func (o *ownFields) has(name string) bool {
-	for i := range o.policy.Headers.Set {
+	for i := range o.set() {
 		if call.SameField(o.policy.Headers.Set[i].Name, name) {
 			return true
 		}
@@ -81,8 +92,12 @@ func (o *ownFields) has(name string) bool {
 // injected: the broker writes that field per attempt. Where two of these claim a name, the key has it, then a credential, then
 // the remaining time.
 func (o *ownFields) injected(name string) bool {
-	return o.isKey(name) || o.policy.CredentialFor(name, o.host) != nil ||
+	return o.isKey(name) || o.isCredential(name) ||
 		o.policy.Deadline.Header != "" && call.SameField(o.policy.Deadline.Header, name)
+}
+
+func (o *ownFields) isCredential(name string) bool {
+	return !o.foreign && o.policy.CredentialFor(name, o.host) != nil
 }
 
 func (o *ownFields) isKey(name string) bool {

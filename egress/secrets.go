@@ -130,6 +130,9 @@ func secret(p *policy.Effective, name string) (string, bool) {
 // withheld refuses to send a credential in clear over a network (plain http is for loopback only), and to send a request without
 // the credential it should bear. Nil when there is nothing to refuse.
 func withheld(c *call.Call, p *policy.Effective, cn *conn) *call.Result {
+	if c.Foreign {
+		return nil // no credential goes along
+	}
 	for i := range p.Credentials {
 		name := p.Credentials[i].Secret
 		if !p.Credentials[i].Covers(c.Target.Host) {

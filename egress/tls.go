@@ -24,7 +24,9 @@ func handshake(ctx context.Context, raw *rawConn, c *call.Call, p *policy.Effect
 	cfg := p.Egress.TLS.Clone()
 	cfg.NextProtos = []string{"http/1.1"}
 	cfg.ServerName = c.Target.Host
-	if p.Egress.ServerName != "" {
+	if c.Foreign {
+		cfg.GetClientCertificate = nil // the policy's certificate and name are for its own origin
+	} else if p.Egress.ServerName != "" {
 		cfg.ServerName = p.Egress.ServerName
 	}
 	asked, show := false, cfg.GetClientCertificate

@@ -79,7 +79,7 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 
 // connection takes an idle connection that is still alive, or makes a fresh one.
 func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
-	key := poolKey{origin: c.Target.Origin, caller: c.Caller, egress: p.Egress.ID, generation: p.Generation}
+	key := poolKey{origin: c.Target.Origin, caller: c.Caller, egress: p.Egress.ID, generation: p.Generation, foreign: c.Foreign}
 	unsafe := p.Repeatability(c) == policy.RepeatNever
 	maxIdle := idleLife
 	if unsafe {

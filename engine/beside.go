@@ -18,24 +18,25 @@ type beside struct {
 	bar       call.Reason
 	notBefore time.Time
 
-	// over: the call has ended by outcome and reason, but for the attempts in flight.
-	over    bool
-	outcome call.Outcome
-	reason  call.Reason
+	// settled: a success has told of the operation; what becomes of others in flight changes nothing.
+	settled bool
+	// over: what the call ends with is known, but attempts are still in flight.
+	over   bool
+	ending ending
 }
 
-// hedgeable: the policy lists the method, or a key makes two requests one operation; the caller did not forbid a second send, and
+// hedgeable: the call's first request may be hedged. The policy lists the method, or a key makes two requests one operation; the caller did not forbid a second send, and
 // the body can be sent twice.
 func (p *Plan) hedgeable() bool {
 	h := &p.policy.Hedge
-	if !h.Enabled || h.MaxHedges == 0 || p.call.RepeatSafety == call.RepeatSafetyNever {
+	if !h.Enabled || h.MaxHedges == 0 || p.asked.RepeatSafety == call.RepeatSafetyNever {
 		return false
 	}
-	if !p.keyed && !slices.Contains(h.Methods, p.call.Method) {
+	if !p.policy.Keyed(p.asked) && !slices.Contains(h.Methods, p.asked.Method) {
 		return false
 	}
-	size := len(p.call.Body)
-	return size == 0 || !p.call.SingleUseBody && uint64(size) <= p.policy.Body.ReplayBytes
+	size := len(p.asked.Body)
+	return size == 0 || !p.asked.SingleUseBody && uint64(size) <= p.policy.Body.ReplayBytes
 }
 
 // mayHedge: one more attempt is allowed and useful now, whatever is shared says.
@@ -101,9 +102,9 @@ func (p *Plan) leaveToOther(now time.Time, reason, bar call.Reason) Step {
 	return p.listen()
 }
 
-// endOthers cancels what is in flight; the call is over when all of it has ended.
-func (p *Plan) endOthers(o call.Outcome, reason call.Reason) Step {
-	p.beside.over, p.beside.outcome, p.beside.reason = true, o, reason
+// endOthers cancels what is in flight; the ending is carried out when all of it has ended.
+func (p *Plan) endOthers(e ending) Step {
+	p.beside.over, p.beside.ending = true, e
 	p.beside.due = time.Time{}
 	return Step{Kind: StepListen, Cancel: true}
 }
@@ -113,18 +114,19 @@ func (p *Plan) endOthers(o call.Outcome, reason call.Reason) Step {
 func (p *Plan) lost(now time.Time, a *call.Attempt) Step {
 	r := &a.Result
 	reason := call.ReasonSuperseded
-	if p.beside.outcome == call.OutcomeCancelled {
+	if p.beside.ending.outcome == call.OutcomeCancelled {
 		reason = call.ReasonCancelled
 	} else if r.Failure == call.FailureCancelled {
 		r.Detail = "another attempt was answered first"
 		p.told.superseded = true
 	}
 	a.Decision = call.Decision{Verdict: call.VerdictNone, Reason: reason}
-	if p.beside.outcome != call.OutcomeSuccess {
+	if !p.beside.settled {
 		p.effect = p.effectOf(p.effect, r)
 	}
+	p.beside.settled = p.beside.settled || p.succeeded(r)
 	if p.live() > 0 {
 		return Step{Kind: StepListen}
 	}
-	return p.final(now, p.beside.outcome, p.beside.reason)
+	return p.end(now, p.beside.ending)
 }

@@ -41,8 +41,15 @@ func (p *Plan) detail(f *call.Final) string {
 	case call.ReasonCancelled:
 		return "the caller went away"
 	case call.ReasonEgressDenied:
-		if len(p.attempts) == 0 {
+		if p.denial != "" {
 			return p.denial
+		}
+		return p.lastFailure()
+	case call.ReasonRedirectLimit:
+		return fmt.Sprintf("%s; the policy follows %d redirects at most", p.lastFailure(), p.policy.Redirects.MaxHops)
+	case call.ReasonMalformedResponse:
+		if p.hops.problem != "" {
+			return p.hops.problem
 		}
 		return p.lastFailure()
 	case call.ReasonOperationConflict:

@@ -1,6 +1,13 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+)
 
 // WorkDeadline is the instant at which the call will be over.
 func (p *Plan) WorkDeadline() time.Time { return p.work }
+
+// Request is what is sent now: the caller's, or the hop of a redirect.
+func (p *Plan) Request() *call.Call { return p.call }

@@ -16,7 +16,7 @@ func (p *Plan) final(now time.Time, o call.Outcome, reason call.Reason) Step {
 		Response:    p.response,
 		Attempts:    p.attempts,
 		RetrySafe:   p.retrySafe(now),
-		OperationID: p.call.OperationID,
+		OperationID: p.asked.OperationID,
 		Elapsed:     now.Sub(p.call.Arrived),
 	}
 	for i := range p.attempts {
@@ -39,7 +39,9 @@ func refused(f *call.Final) bool {
 	switch f.Reason {
 	case call.ReasonBudgetExhausted, call.ReasonBreakerOpen, call.ReasonOriginHeld, call.ReasonConcurrencyLimit:
 		return true
-	case call.ReasonEgressDenied, call.ReasonDeadline:
+	case call.ReasonEgressDenied: // a literal address, or the hop of a redirect; not a name found forbidden by an attempt
+		return len(f.Attempts) == 0 || f.Attempts[len(f.Attempts)-1].Result.Failure != call.FailureDenied
+	case call.ReasonDeadline:
 		return len(f.Attempts) == 0
 	}
 	return false
@@ -47,7 +49,7 @@ func refused(f *call.Final) bool {
 
 // retrySafe: submitting the call again cannot add an effect.
 func (p *Plan) retrySafe(now time.Time) bool {
-	switch p.repeat {
+	switch p.hops.repeat {
 	case policy.RepeatAlways:
 		return true
 	case policy.RepeatByKey:
@@ -64,9 +66,9 @@ func (p *Plan) next(now time.Time, f *call.Final) call.NextStep {
 		return call.NextStepDone
 	case !unknown && (f.Outcome == call.OutcomeOperationConflict || f.Outcome == call.OutcomeDenied || f.Outcome == call.OutcomeUnreachable):
 		return call.NextStepFixRequest
-	case unknown && p.keyed && p.repeat != policy.RepeatNever && !p.keyPast(now):
+	case unknown && p.policy.Keyed(p.asked) && p.hops.repeat != policy.RepeatNever && !p.keyPast(now):
 		return call.NextStepRetrySameID
-	case unknown && p.repeat == policy.RepeatAlways:
+	case unknown && p.hops.repeat == policy.RepeatAlways:
 		return call.NextStepRetry
 	case unknown:
 		return call.NextStepReconcile

@@ -45,7 +45,7 @@ func (r *run) launch(ctx context.Context, a call.Attempt) {
 	f := &flight{attempt: a, taken: r.taken, cancel: cancel}
 	r.taken = taken{}
 	r.flights.inAir = append(r.flights.inAir, f)
-	go f.fly(ctx, r.sender, r.call, r.policy, r.flights.landed)
+	go f.fly(ctx, r.sender, r.plan.call, r.policy, r.flights.landed)
 }
 
 func (f *flight) fly(ctx context.Context, s Sender, c *call.Call, p *policy.Effective, landed chan<- *flight) {

@@ -87,14 +87,14 @@ func (r *run) takeHedge(now time.Time) call.Reason {
 		return call.ReasonOriginHeld
 	}
 	var err error
-	if r.tokens.hedge, err = r.origin.hedging.allowance.Withdraw(now, r.call.Caller); err != nil {
+	if r.tokens.hedge, err = r.origin.hedging.allowance.Withdraw(now, r.plan.call.Caller); err != nil {
 		return call.ReasonBudgetExhausted
 	}
-	if r.tokens.retry, err = r.origin.budget.Withdraw(now, r.call.Caller); err != nil {
+	if r.tokens.retry, err = r.origin.budget.Withdraw(now, r.plan.call.Caller); err != nil {
 		return call.ReasonBudgetExhausted
 	}
 	const noWait = 0
-	if r.taken.slot, _, err = r.origin.bulkhead.Enter(now, r.call.Caller, bulkhead.Criticality(r.call.Criticality), noWait); err != nil {
+	if r.taken.slot, _, err = r.origin.bulkhead.Enter(now, r.plan.call.Caller, bulkhead.Criticality(r.plan.call.Criticality), noWait); err != nil {
 		return call.ReasonConcurrencyLimit
 	}
 	if err = r.ticket(now); err != nil {

@@ -90,6 +90,9 @@ func (h *holds) roomLocked(now time.Time, k holdKey) bool {
 // Authorization, else the caller. Never empty, so that it is never all.
 func credentialOf(c *call.Call, p *policy.Effective) string {
 	for i := range p.Credentials {
+		if c.Foreign {
+			break // it bears none of them
+		}
 		if cred := &p.Credentials[i]; cred.Covers(c.Target.Host) {
 			return "secret:" + cred.Secret
 		}

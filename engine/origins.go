@@ -84,6 +84,7 @@ func newBudget(origin string, settings budgetSettings) *budget.Budget {
 
 // origin is the shared state that rules one call. Whoever enters leaves.
 type origin struct {
+	name     string
 	breaker  *breaker.Breaker
 	budget   *budget.Budget
 	bulkhead *bulkhead.Bulkhead
@@ -99,7 +100,7 @@ type origin struct {
 // enter finds the state of a call's origin.
 func (o *Origins) enter(c *call.Call, p *policy.Effective, now time.Time) origin {
 	name := c.Target.Origin
-	s := origin{of: o}
+	s := origin{name: name, of: o}
 	s.breaker, s.breakerEntry = o.breakers.enter(breakerKey{name, unique.Make(breaker.Config(p.Breaker))}, now)
 	s.budget, s.budgetEntry = o.budgets.enter(budgetKey{name, unique.Make(budgetSettingsOf(&p.Budget))}, now)
 	s.bulkhead, s.bulkheadEntry = o.bulkheads.enter(bulkheadKey{name, unique.Make(bulkhead.Config(p.Concurrency))}, now)

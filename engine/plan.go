@@ -15,7 +15,8 @@ const timerSlack = 5 * time.Millisecond
 
 // Plan decides one call. It is used by one goroutine, from EventStarted to StepFinal.
 type Plan struct {
-	call   *call.Call
+	asked  *call.Call // as the caller asked
+	call   *call.Call // the request that is made now: the caller's, or the hop of a redirect
 	policy *policy.Effective
 	guard  *guard.Guard
 	rnd    func() float64
@@ -43,6 +44,7 @@ type Plan struct {
 	note       string         // the same for the operator's log
 	firstSend  time.Time      // start of the first attempt of which a byte may have left
 	beside     beside         // attempts that run beside each other
+	hops       redirects      // followed
 }
 
 // NewPlan prepares the decisions of one call. rnd gives numbers in [0, 1).
@@ -52,7 +54,7 @@ func NewPlan(c *call.Call, p *policy.Effective, g *guard.Guard, rnd func() float
 		maxAttempts = min(maxAttempts, c.MaxAttempts)
 	}
 	plan := &Plan{
-		call: c, policy: p, guard: g, rnd: rnd,
+		asked: c, call: c, policy: p, guard: g, rnd: rnd,
 		work:        workDeadline(c, &p.Deadline),
 		maxAttempts: maxAttempts,
 		safe:        call.Safe(c.Method),
@@ -61,6 +63,7 @@ func NewPlan(c *call.Call, p *policy.Effective, g *guard.Guard, rnd func() float
 		effect:      call.EffectNone,
 	}
 	plan.beside.allowed = plan.hedgeable()
+	plan.hops.repeat = plan.repeat
 	return plan
 }
 
@@ -148,7 +151,10 @@ func (p *Plan) admitted(now time.Time, ev Event) Step {
 
 // kind is what the next attempt will be, unless it is a probe or a hedge.
 func (p *Plan) kind() call.Kind {
-	if len(p.attempts) > 0 {
+	switch {
+	case p.hops.hopping:
+		return call.KindRedirect
+	case len(p.attempts) > 0:
 		return call.KindRetry
 	}
 	return call.KindPrimary
@@ -191,7 +197,7 @@ func (p *Plan) gone(now time.Time, ev Event) bool { return ev.Gone && now.Before
 // a policy that widens it. clipped tells that the work deadline ends it, not its own time-out.
 func (p *Plan) timeout(now time.Time) (timeout time.Duration, clipped bool) {
 	number := p.counted
-	if !p.free {
+	if p.counts() {
 		number++
 	}
 	remaining := p.work.Sub(now)
@@ -206,14 +212,18 @@ func (p *Plan) timeout(now time.Time) (timeout time.Duration, clipped bool) {
 	return min(limit, remaining), remaining < limit || widened && limit == remaining
 }
 
+// counts: the next attempt counts against max_attempts. A hop does not, nor does the free resend.
+func (p *Plan) counts() bool { return !p.free && !p.hops.hopping }
+
 func (p *Plan) send(now time.Time, kind call.Kind, queued time.Duration) Step {
 	timeout, clipped := p.timeout(now)
-	if !p.free {
+	if p.counts() {
 		p.counted++
 	}
 	p.attempts = append(p.attempts, call.Attempt{
 		Number:    uint32(len(p.attempts)) + 1, //nolint:gosec // bounded by max_attempts and one free resend
 		Kind:      kind,
+		Origin:    p.call.Target.Origin,
 		Start:     now,
 		Offset:    now.Sub(p.call.Arrived),
 		Waited:    p.waited,
@@ -223,7 +233,7 @@ func (p *Plan) send(now time.Time, kind call.Kind, queued time.Duration) Step {
 		Clipped:   clipped,
 		Remaining: p.work.Sub(now),
 	})
-	p.free, p.waited = false, 0
+	p.free, p.hops.hopping, p.waited = false, false, 0
 	return Step{Kind: StepSend, Attempt: p.attempts[len(p.attempts)-1], HedgeAt: p.nextHedge()}
 }
 
@@ -248,11 +258,15 @@ func (p *Plan) ended(now time.Time, ev Event) Step {
 		p.response = r.Response
 	}
 
+	p.beside.settled = p.succeeded(r) || p.settled(before, r)
 	if p.gone(now, ev) {
 		return p.stop(now, call.OutcomeCancelled, call.ReasonCancelled)
 	}
-	if p.succeeded(r) || p.settled(before, r) {
-		p.told.success = true
+	p.told.success = p.beside.settled
+	if step, ok := p.redirected(now, r); ok {
+		return step
+	}
+	if p.told.success {
 		return p.stop(now, call.OutcomeSuccess, call.ReasonSuccess)
 	}
 	reason, outcome, worth := p.worth(r)
@@ -363,13 +377,28 @@ func (p *Plan) keyExpired(at time.Time) bool {
 
 func (p *Plan) decide(d call.Decision) { p.last().Decision = d }
 
-// stop ends the call because of the last result, once every attempt of it has ended.
+// ending is how the call ends, or the hop it goes on with.
+type ending struct {
+	outcome call.Outcome
+	reason  call.Reason
+	hop     *call.Call
+}
+
+// stop ends the call because of the last result.
 func (p *Plan) stop(now time.Time, o call.Outcome, reason call.Reason) Step {
 	p.decide(call.Decision{Verdict: call.VerdictStop, Reason: reason})
-	if p.live() > 0 {
-		return p.endOthers(o, reason)
+	return p.end(now, ending{outcome: o, reason: reason})
+}
+
+// end carries an ending out, once every attempt has ended.
+func (p *Plan) end(now time.Time, e ending) Step {
+	switch {
+	case p.live() > 0:
+		return p.endOthers(e)
+	case e.hop != nil:
+		return p.goOn(now, e.hop)
 	}
-	return p.final(now, o, reason)
+	return p.final(now, e.outcome, e.reason)
 }
 
 // traced keeps what the observer said of an attempt that starts.

@@ -19,7 +19,8 @@ func possible() []call.Result {
 		return call.Result{Evidence: call.EvidenceAnswered, Status: status, Response: &call.Response{Status: status, Headers: headers}}
 	}
 	return []call.Result{
-		answer(200), answer(301), answer(404), answer(409), answer(422), answer(501), answer(502),
+		answer(200), answer(301), answer(302, call.Header{Name: "Location", Value: "/next"}),
+		answer(307, call.Header{Name: "Location", Value: "https://other.example.com/next"}), answer(404), answer(409), answer(422), answer(501), answer(502),
 		answer(503), answer(503, call.Header{Name: "Retry-After", Value: "1"}), answer(429, call.Header{Name: "Retry-After", Value: "0"}),
 		{Evidence: call.EvidenceNotSent, Failure: call.FailureConnect},
 		{Evidence: call.EvidenceNotSent, Failure: call.FailureConnectionLost, Reused: true},
@@ -40,7 +41,11 @@ type walk struct {
 	flying  []flying
 	results []landing // in the order in which they came
 	hedges  uint32
-	cancel  bool // the plan has asked for the end of what is in flight
+	hops    uint32
+	method  string // of the request that is made now
+	foreign bool   // it has left its origin
+	before  int    // results of earlier requests
+	cancel  bool   // the plan has asked for the end of what is in flight
 	final   call.Final
 	endedAt time.Time
 }
@@ -52,11 +57,12 @@ type flying struct {
 	result call.Result
 }
 
-// landing is a result, late when the call was over by then.
+// landing is a result, late when the call was over by then, and what the request was.
 type landing struct {
 	call.Result
-	number uint32
-	late   bool
+	number      uint32
+	late        bool
+	safe, keyed bool
 }
 
 func drawWalk(t *rapid.T, base *policy.Effective) *walk {
@@ -72,6 +78,7 @@ func drawWalk(t *rapid.T, base *policy.Effective) *walk {
 	p.Retry.TrustCallers = rapid.Bool().Draw(t, "trust")
 	p.Idempotency.Enabled = rapid.Bool().Draw(t, "contract")
 	p.Idempotency.KeyTTL = millis("key ttl", 1, 2000)
+	p.Redirects.MaxHops = rapid.Uint32Range(0, 2).Draw(t, "max hops")
 	p.Hedge.Enabled, p.Hedge.Percentile, p.Hedge.Delay = rapid.Bool().Draw(t, "hedge"), 0, millis("delay", 0, 300)
 	p.Hedge.MaxHedges = rapid.Uint32Range(0, 3).Draw(t, "max hedges")
 	p.Hedge.Methods = rapid.SliceOfDistinct(rapid.SampledFrom([]string{"GET", "PUT", "POST", "PURGE"}), rapid.ID).Draw(t, "hedged methods")
@@ -91,7 +98,7 @@ func drawWalk(t *rapid.T, base *policy.Effective) *walk {
 	if rapid.Bool().Draw(t, "keyed") {
 		c.OperationID = "order-1"
 	}
-	w := &walk{call: c, policy: &p}
+	w := &walk{call: c, policy: &p, method: c.Method}
 	w.run(t, arrived)
 	return w
 }
@@ -155,6 +162,7 @@ func (w *walk) send(t *rapid.T, step *engine.Step) {
 	if a.Deadline.After(w.work) || a.Timeout <= 0 {
 		t.Fatalf("attempt %d has %s, until %s after the work deadline", a.Number, a.Timeout, a.Deadline.Sub(w.work))
 	}
+	w.hop(t, a)
 	w.startsRightly(t, a)
 	f := flying{number: a.Number, result: rapid.SampledFrom(possible()).Draw(t, "result"), ends: a.Deadline}
 	if !f.result.TimedOut {
@@ -182,7 +190,7 @@ func (w *walk) listen(t *rapid.T, now time.Time, step *engine.Step) (engine.Even
 		return engine.Event{Kind: engine.EventHedgeDue, Gone: w.gone(t, now)}, now
 	}
 	w.flying = slices.DeleteFunc(w.flying, func(f flying) bool { return f.number == first.number })
-	w.results = append(w.results, landing{first.result, first.number, w.cancel})
+	w.results = append(w.results, landing{first.result, first.number, w.cancel, w.method == "GET", w.keyed()})
 	now = latest(now, first.ends)
 	return engine.Event{Kind: engine.EventResult, Number: first.number, Result: first.result, Gone: w.gone(t, now)}, now
 }
@@ -240,7 +248,7 @@ func (w *walk) countsAttempts(t *rapid.T) {
 	if free {
 		allowed++
 	}
-	if len(w.results) > allowed {
+	if len(w.results) > allowed+int(w.hops) {
 		t.Fatalf("%d attempts, allowed %d", len(w.results), allowed)
 	}
 	sends := uint32(0)
@@ -259,12 +267,41 @@ func (w *walk) repeatable() bool {
 	if w.call.RepeatSafety == call.RepeatSafetyNever {
 		return false
 	}
-	return w.call.Method == "GET" || w.call.Method == "PUT" ||
+	return w.method == "GET" || w.method == "PUT" ||
 		w.call.RepeatSafety == call.RepeatSafetyIdempotent && w.policy.Retry.TrustCallers || w.keyed()
 }
 
 func (w *walk) keyed() bool {
-	return w.policy.Idempotency.Enabled && w.call.OperationID != "" && (w.call.Method == "POST" || w.call.Method == "PATCH")
+	return w.policy.Idempotency.Enabled && w.call.OperationID != "" && !w.foreign && (w.method == "POST" || w.method == "PATCH")
+}
+
+// hop goes over to another request, as the last answer that counts said.
+func (w *walk) hop(t *rapid.T, a *call.Attempt) {
+	kinds := []call.Kind{call.KindRedirect, call.KindProbe}
+	var last *landing
+	for i := range w.results {
+		if !w.results[i].late {
+			last = &w.results[i]
+		}
+	}
+	if !slices.Contains(kinds, a.Kind) || last == nil || last.Response == nil || len(last.Response.Headers) == 0 || last.Status/100 != 3 {
+		if a.Kind == call.KindRedirect {
+			t.Fatal("a hop after no redirect")
+		}
+		return
+	}
+	if last.Status == 307 {
+		if !w.repeatable() && !w.foreign { // once there, it stays within that origin
+			t.Fatal("an operation that must not be repeated was led to another origin")
+		}
+		w.foreign = true
+	} else if w.method == "POST" {
+		w.method = "GET"
+	}
+	w.cancel, w.before = false, len(w.results)
+	if w.hops++; w.hops > w.policy.Redirects.MaxHops {
+		t.Fatalf("hop %d of %d", w.hops, w.policy.Redirects.MaxHops)
+	}
 }
 
 // startsRightly: an attempt that follows results is safe beside every one of them, a hedge is of a call that may be hedged and runs
@@ -278,8 +315,8 @@ func (w *walk) startsRightly(t *rapid.T, a *call.Attempt) {
 	} else if len(w.flying) > 0 {
 		t.Fatalf("attempt %d of kind %s beside another", a.Number, a.Kind)
 	}
-	for _, r := range w.results {
-		if r.Evidence == call.EvidenceNotSent {
+	for i, r := range w.results {
+		if r.Evidence == call.EvidenceNotSent || r.late || w.method == "GET" && w.call.Method != "GET" && i < w.before {
 			continue
 		}
 		if w.call.SingleUseBody && len(w.call.Body) > 0 {
@@ -287,7 +324,7 @@ func (w *walk) startsRightly(t *rapid.T, a *call.Attempt) {
 		}
 		rejected := r.Evidence == call.EvidenceAnswered && w.policy.Retry.RejectionStatuses.Has(r.Status) &&
 			w.call.RepeatSafety != call.RepeatSafetyNever
-		if a.Kind != call.KindHedge && r.Evidence != call.EvidenceRefused && !w.repeatable() && !rejected {
+		if i >= w.before && a.Kind != call.KindHedge && r.Evidence != call.EvidenceRefused && !w.repeatable() && !rejected {
 			t.Fatalf("unsafe repeat after attempt %d, %s", r.number, r.Evidence)
 		}
 	}
@@ -307,12 +344,13 @@ func (w *walk) hedgesRightly(t *rapid.T, a *call.Attempt) {
 
 // effect by the words of contract.md §1.
 func (w *walk) effect() call.Effect {
-	known := call.EffectNone
+	known, settled := call.EffectNone, false // by the answer that ended the listening
 	for _, r := range w.results {
-		if r.late && w.final.Outcome == call.OutcomeSuccess {
-			break // the success has told of the operation
+		if r.late && settled {
+			continue // the success has told of the operation
 		}
-		safe := w.call.Method == "GET"
+		safe := r.safe
+		settled = r.Evidence == call.EvidenceAnswered && r.Status < 400
 		answered := r.Evidence == call.EvidenceAnswered
 		switch success := answered && r.Status < 400; {
 		case r.Evidence == call.EvidenceNotSent || r.Evidence == call.EvidenceRefused:
@@ -321,7 +359,7 @@ func (w *walk) effect() call.Effect {
 		case safe && known == call.EffectAnswered:
 		case known == call.EffectUnknown:
 		case answered && w.policy.Retry.RejectionStatuses.Has(r.Status):
-		case answered && r.Status == 409 && w.keyed():
+		case answered && r.Status == 409 && r.keyed:
 			known = call.EffectUnknown
 		case answered && (r.Status == 404 || r.Status == 409 || r.Status == 422 || r.Status == 501):
 			known = call.EffectAnswered

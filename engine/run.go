@@ -37,7 +37,7 @@ func New(s Sender, o Observer, g *guard.Guard, origins *Origins) *Engine {
 func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call.Final {
 	now := time.Now()
 	r := run{
-		Engine: e, call: c, policy: p, plan: NewPlan(c, p, e.guard, rand.Float64), origin: e.origins.enter(c, p, now),
+		Engine: e, policy: p, plan: NewPlan(c, p, e.guard, rand.Float64), origin: e.origins.enter(c, p, now), first: true,
 	}
 	defer r.leave() // also when an attempt panics: nothing that is shared stays taken
 	step := r.plan.Next(now, Event{Kind: EventStarted, Gone: ctx.Err() != nil})
@@ -69,10 +69,10 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 // run is one call on its way, with what it has taken of what is shared.
 type run struct {
 	*Engine
-	call   *call.Call
 	policy *policy.Effective
 	plan   *Plan
 	origin origin
+	first  bool // nothing was sent to this origin yet
 
 	tokens  tokens // for a repeat or a hedge that was not sent yet
 	taken   taken  // for the attempt that is sent next, or that nothing can run beside
@@ -126,8 +126,18 @@ func (r *run) leave() {
 	r.origin.leave()
 }
 
+// move goes over to what the callers of another origin share, when a redirect leads there.
+func (r *run) move(now time.Time) {
+	if r.origin.name == r.plan.call.Target.Origin {
+		return
+	}
+	next := r.origins.enter(r.plan.call, r.policy, now)
+	r.origin.leave()
+	r.origin, r.first = next, true
+}
+
 func (r *run) withdraw() Event {
-	token, err := r.origin.budget.Withdraw(time.Now(), r.call.Caller)
+	token, err := r.origin.budget.Withdraw(time.Now(), r.plan.call.Caller)
 	if refused, ok := errors.AsType[*budget.RefusedError](err); ok {
 		return Event{Kind: EventRefused, Reason: call.ReasonBudgetExhausted, RetryAfter: refused.RetryAfter}
 	}
@@ -139,13 +149,14 @@ func (r *run) withdraw() Event {
 // and no probe's lease waits in a queue.
 func (r *run) admit(ctx context.Context) Event {
 	now := time.Now()
+	r.move(now)
 	if err := r.origin.breaker.Peek(now); err != nil {
 		return breakerOpen(err)
 	}
 	if until := r.heldUntil(now); until.After(now) {
 		return Event{Kind: EventHeld, Until: until}
 	}
-	slot, waiter, err := r.origin.bulkhead.Enter(now, r.call.Caller, bulkhead.Criticality(r.call.Criticality), r.plan.work.Sub(now))
+	slot, waiter, err := r.origin.bulkhead.Enter(now, r.plan.call.Caller, bulkhead.Criticality(r.plan.call.Criticality), r.plan.work.Sub(now))
 	granted := now
 	if waiter != nil {
 		slot, err = queue(ctx, waiter)
@@ -170,7 +181,7 @@ func (r *run) admit(ctx context.Context) Event {
 func (r *run) ticket(now time.Time) (err error) {
 	timeout, _ := r.plan.timeout(now)
 	r.taken.ticket, err = r.origin.breaker.Admit(now, breaker.Attempt{
-		Caller: r.call.Caller, Repeatable: r.plan.repeat != policy.RepeatNever,
+		Caller: r.plan.call.Caller, Repeatable: r.plan.repeat != policy.RepeatNever,
 		Timeout: timeout, Cut: timeout < r.policy.Attempt.Timeout,
 	}, rand.Float64())
 	return err
@@ -180,7 +191,7 @@ func (r *run) heldUntil(now time.Time) time.Time {
 	if !r.policy.Retry.Hold {
 		return time.Time{}
 	}
-	return r.origins.holds.of(now, r.call, r.policy)
+	return r.origins.holds.of(now, r.plan.call, r.policy)
 }
 
 func breakerOpen(err error) Event {
@@ -214,17 +225,18 @@ func queue(ctx context.Context, w *bulkhead.Waiter) (bulkhead.Slot, error) {
 // send starts an attempt. One that nothing can run beside is made here and now, on the goroutine of the call.
 func (r *run) send(ctx context.Context, step *Step) Step {
 	a := step.Attempt
-	if a.Number == 1 {
-		r.origin.budget.Deposit(a.Start, r.call.Caller)
+	if r.first {
+		r.first = false
+		r.origin.budget.Deposit(a.Start, r.plan.call.Caller)
 		if h := r.origin.hedging; h != nil {
-			h.allowance.Deposit(a.Start, r.call.Caller)
+			h.allowance.Deposit(a.Start, r.plan.call.Caller)
 		}
 	}
 	r.tokens.spend(a.Start)
-	r.observer.AttemptStarted(ctx, r.call, &a)
+	r.observer.AttemptStarted(ctx, r.plan.call, &a)
 	r.plan.traced(&a)
 	if step.HedgeAt.IsZero() && len(r.flights.inAir) == 0 {
-		result := r.sender.Send(ctx, r.call, r.policy, a)
+		result := r.sender.Send(ctx, r.plan.call, r.policy, a)
 		return r.landed(ctx, a.Number, &r.taken, &result)
 	}
 	r.launch(ctx, a)
@@ -250,7 +262,7 @@ func (r *run) landed(ctx context.Context, number uint32, held *taken, result *ca
 // tell lets budget, hedging and holds know what the plan made of a result.
 func (r *run) tell(now, started time.Time, result *call.Result) {
 	told := r.plan.told
-	if h := r.origin.hedging; h != nil && r.plan.hedgeable() {
+	if h := r.origin.hedging; h != nil && r.plan.hops.followed == 0 && r.plan.hedgeable() {
 		h.learn(now, now.Sub(started), told)
 	}
 	switch {
@@ -260,9 +272,9 @@ func (r *run) tell(now, started time.Time, result *call.Result) {
 		r.origin.budget.Failed(now)
 	}
 	if told.hold > 0 {
-		key := holdKey{origin: r.call.Target.Origin}
+		key := holdKey{origin: r.plan.call.Target.Origin}
 		if result.Status == 429 {
-			key.credential = credentialOf(r.call, r.policy)
+			key.credential = credentialOf(r.plan.call, r.policy)
 		}
 		r.origins.holds.hold(now, key, now.Add(told.hold))
 	}

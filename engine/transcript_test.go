@@ -74,6 +74,7 @@ type stage struct {
 	// shared are answers of what is shared, in the order in which it will be asked.
 	shared []engine.Event
 	sent   uint32 // the number of the latest attempt
+	asked  *call.Call
 }
 
 func play(t *testing.T, script string) string {
@@ -194,6 +195,8 @@ func (s *stage) setPolicy(words []string) {
 			p.Idempotency.Enabled = true
 		case "key_ttl":
 			p.Idempotency.KeyTTL = s.duration(value)
+		case "max_hops":
+			p.Redirects.MaxHops = s.number(value)
 		case "hedge":
 			p.Hedge.Enabled, p.Hedge.Percentile, p.Hedge.Delay = true, 0, s.duration(value)
 		case "max_hedges":
@@ -214,7 +217,8 @@ func (s *stage) call(words []string) []string {
 		s.setPolicy(nil)
 	}
 	s.epoch = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-	target := call.Target{Scheme: "https", Host: "api.example.com", Port: 443, Origin: "https://api.example.com:443"}
+	target, err := call.ParseTarget("https://api.example.com/a/b")
+	s.must(err, "target")
 	c := &call.Call{Method: words[0], Target: target, Caller: "local", Arrived: s.epoch}
 	gone := false
 	for _, word := range words[1:] {
@@ -249,6 +253,7 @@ func (s *stage) call(words []string) []string {
 			s.t.Fatalf("call: no field %q", name)
 		}
 	}
+	s.asked = c
 	s.plan = engine.NewPlan(c, s.p, guard.New(guard.Config{}), func() float64 { return s.rnd })
 	return s.tell(s.epoch, engine.Event{Kind: engine.EventStarted, Gone: gone})
 }
@@ -389,6 +394,9 @@ func (s *stage) said(step engine.Step) []string {
 		a := step.Attempt
 		s.sent = a.Number
 		said := fmt.Sprintf("send %d %s at %s for %s", a.Number, a.Kind, a.Offset, a.Timeout)
+		if c := s.plan.Request(); c != s.asked {
+			said += fmt.Sprintf(" to %s %s", c.Method, c.Target.Scheme+"://"+c.Target.Authority+c.Target.RequestTarget)
+		}
 		if a.Waited != 0 {
 			said += fmt.Sprintf(", waited %s", a.Waited)
 		}

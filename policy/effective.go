@@ -40,7 +40,11 @@ type Effective struct {
 	Secrets Secrets
 
 	merged *Settings // what the blocks above were made of, for Leaves
+	table  *Table    // where it comes from
 }
+
+// PathScoped is [Table.PathScoped] of the table that these values come from.
+func (e *Effective) PathScoped(host string) bool { return e.table != nil && e.table.PathScoped(host) }
 
 // Source is the policy and revision that set a leaf.
 type Source struct {

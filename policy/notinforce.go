@@ -10,7 +10,7 @@ import (
 // trusts a protection that is not there.
 func NotInForce(rules []Rule) []string {
 	unbuilt := []string{
-		"deadline.max_stream_duration", "retry.trust_goaway", "status_probe", "deferred", "redirects", "egress.proxy",
+		"deadline.max_stream_duration", "retry.trust_goaway", "status_probe", "deferred", "egress.proxy",
 		"hand_over",
 	}
 	var out []string

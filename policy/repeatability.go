@@ -24,9 +24,10 @@ func (e *Effective) Contract(method string) bool {
 	return e.Idempotency.Enabled && slices.Contains(e.Idempotency.Methods, method)
 }
 
-// Keyed reports whether the call is sent under such a contract. A key without a contract is an ordinary field.
+// Keyed reports whether the call is sent under such a contract. A key without a contract is an ordinary field, and no key goes to
+// another origin.
 func (e *Effective) Keyed(c *call.Call) bool {
-	return c.OperationID != "" && e.Contract(c.Method)
+	return c.OperationID != "" && !c.Foreign && e.Contract(c.Method)
 }
 
 // Repeatability judges the call's operation.

@@ -131,6 +131,7 @@ func (t *Table) effective(ids []uint32) *Effective {
 	e := flatten(settings, t.leaves, setBy["egress.allow_cidrs"], t.secrets)
 	e.Policy = rules[0].ID()
 	e.Generation = t.generation
+	e.table = t
 	e.Sources = sources
 	return e
 }

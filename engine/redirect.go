@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/egress/guard"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// redirects is what a plan keeps of the hops it follows (semantics.md §9).
+type redirects struct {
+	followed uint32
+	hopping  bool                 // the next attempt is a hop, not a repeat
+	problem  string               // why a hop was refused, for the caller
+	repeat   policy.Repeatability // of the operation as a whole: the weakest of its requests
+}
+
+// redirected goes on with another request when the answer is a redirect that the policy follows. Without that, the 3xx is the answer.
+func (p *Plan) redirected(now time.Time, r *call.Result) (Step, bool) {
+	if p.policy.Redirects.MaxHops == 0 || r.Evidence != call.EvidenceAnswered || !redirects3xx(r.Status) {
+		return Step{}, false
+	}
+	locations := fieldValues(r.Response.Headers, "Location")
+	if len(locations) == 0 {
+		return Step{}, false
+	}
+	target, err := p.call.Target.Resolve(locations[0])
+	if problem := locationProblem(locations, &target, err, p.policy); problem != "" {
+		p.hops.problem = "the Location cannot be followed: " + problem
+		return p.stop(now, call.OutcomeResponseRejected, call.ReasonMalformedResponse), true
+	}
+	hop := p.hop(r.Status, target)
+	if len(hop.Body) > 0 && !p.replayable(r) ||
+		(r.Status == 307 || r.Status == 308) && target.Origin != p.call.Target.Origin && p.repeat == policy.RepeatNever {
+		return Step{}, false
+	}
+	return p.follow(now, r, hop), true
+}
+
+// redirects3xx: 300 offers a choice, 304 is no redirect, 305 and 306 are dead (RFC 9110 §15.4).
+func redirects3xx(status int) bool {
+	switch status {
+	case 301, 302, 303, 307, 308:
+		return true
+	}
+	return false
+}
+
+// locationProblem is why a Location leads nowhere; "" when it does.
+func locationProblem(locations []string, target *call.Target, err error, p *policy.Effective) string {
+	if invalid, ok := errors.AsType[*call.InvalidError](err); ok {
+		return invalid.Problem
+	}
+	switch {
+	case slices.ContainsFunc(locations, func(other string) bool { return other != locations[0] }):
+		return "there are several"
+	case target.Ambiguous() && p.PathScoped(target.Host):
+		return "an encoded separator, an empty segment or a ; in the path, where a policy with a path_prefix covers the host"
+	}
+	return ""
+}
+
+// follow judges the hop as a call is judged on arrival, and takes the wait that the redirect asks for (RFC 9110 §10.2.3).
+func (p *Plan) follow(now time.Time, r *call.Result, hop *call.Call) Step {
+	t := &hop.Target
+	switch err := p.guard.Target(&p.policy.Egress.Rules, t.Scheme, t.Host, t.Address, t.Port); {
+	case p.hops.followed >= p.policy.Redirects.MaxHops:
+		return p.stop(now, call.OutcomeResponseRejected, call.ReasonRedirectLimit)
+	case p.call.Target.Scheme == "https" && t.Scheme == "http":
+		p.denial = "the redirect leads from https to http"
+		return p.stop(now, call.OutcomeDenied, call.ReasonEgressDenied)
+	case err != nil:
+		p.denial, p.note = err.Error(), guard.Explain(err)
+		return p.stop(now, call.OutcomeDenied, call.ReasonEgressDenied)
+	}
+	wait := time.Duration(0)
+	if asked, ok := serverDelay(r, now); ok {
+		if asked > p.policy.Retry.RetryAfterMax || !p.fits(now, asked) {
+			return p.stop(now, call.OutcomeThrottled, call.ReasonRetryAfterTooLong)
+		}
+		wait = p.spread(now, asked)
+	}
+	if !p.fits(now, wait) {
+		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
+	}
+	p.decide(call.Decision{Verdict: call.VerdictFollow, Reason: call.ReasonRedirect, Wait: wait})
+	return p.end(now, ending{outcome: call.OutcomeSuccess, hop: hop})
+}
+
+// goOn makes the hop the call's request. What was decided of hedging was for the first one.
+func (p *Plan) goOn(now time.Time, hop *call.Call) Step {
+	p.call = hop
+	p.safe, p.keyed, p.repeat = call.Safe(hop.Method), p.policy.Keyed(hop), p.policy.Repeatability(hop)
+	p.hops.followed++
+	p.hops.hopping = true
+	p.hops.repeat = min(p.hops.repeat, p.repeat)
+	p.beside = beside{}
+	p.waited, p.holding = p.last().Decision.Wait, false
+	if p.waited == 0 {
+		return p.admit(now)
+	}
+	return Step{Kind: StepWait, Until: now.Add(p.waited)}
+}
+
+// hop is the request that a redirect asks for (RFC 9110 §15.4, and Fetch, HTTP-redirect fetch, for what browsers made of 301 and 302).
+func (p *Plan) hop(status int, target call.Target) *call.Call {
+	hop := *p.call
+	hop.Target = target
+	bodyless := false
+	switch {
+	case (status == 301 || status == 302) && hop.Method == "POST",
+		status == 303 && hop.Method != "GET" && hop.Method != "HEAD":
+		hop.Method, hop.Body, hop.OperationID, bodyless = "GET", nil, "", true
+	}
+	hop.Foreign = hop.Foreign || target.Origin != p.call.Target.Origin
+	hop.Headers = slices.DeleteFunc(slices.Clone(hop.Headers), func(h call.Header) bool {
+		return bodyless && (describesBody(h.Name) || call.SameField(h.Name, p.policy.Idempotency.Header)) ||
+			hop.Foreign && p.ownSecret(h.Name)
+	})
+	return &hop
+}
+
+// describesBody: the field speaks of a body that is not sent any more.
+func describesBody(name string) bool {
+	return slices.ContainsFunc([]string{
+		"Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Location", "Digest", "Last-Modified",
+	}, func(other string) bool { return call.SameField(name, other) })
+}
+
+// ownSecret: the field is for the first origin alone: credentials, by their name or by what the policy says, and the key.
+func (p *Plan) ownSecret(name string) bool {
+	if call.SameField(name, "Authorization") || call.SameField(name, "Cookie") || call.SameField(name, "Proxy-Authorization") ||
+		call.SameField(name, p.policy.Idempotency.Header) {
+		return true
+	}
+	for i := range p.policy.Headers.Set {
+		if call.SameField(p.policy.Headers.Set[i].Name, name) {
+			return true
+		}
+	}
+	for i := range p.policy.Credentials {
+		if call.SameField(p.policy.Credentials[i].Header, name) {
+			return true
+		}
+	}
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"key", "token", "secret", "auth", "password", "signature"},
+		func(word string) bool { return strings.Contains(name, word) })
+}
