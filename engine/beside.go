@@ -39,9 +39,10 @@ func (p *Plan) hedgeable() bool {
 	return size == 0 || !p.asked.SingleUseBody && uint64(size) <= p.policy.Body.ReplayBytes
 }
 
-// mayHedge: one more attempt is allowed and useful now, whatever is shared says.
+// mayHedge: one more attempt is allowed and useful now, whatever is shared says. What an attempt that has failed forbids, or asks to wait
+// for, holds for a hedge as for a repeat.
 func (p *Plan) mayHedge(now time.Time) bool {
-	return p.beside.allowed && p.beside.hedges < p.policy.Hedge.MaxHedges && p.counted < p.maxAttempts && p.inTime(now) &&
+	return p.beside.bar == call.ReasonUnspecified && !now.Before(p.beside.notBefore) && p.beside.allowed && p.beside.hedges < p.policy.Hedge.MaxHedges && p.counted < p.maxAttempts && p.inTime(now) &&
 		(!p.keyed || !now.After(p.attempts[0].Start.Add(p.policy.Idempotency.KeyTTL)))
 }
 
@@ -62,8 +63,11 @@ func (p *Plan) hedgeDue(now time.Time, ev Event) Step {
 	return Step{Kind: StepHedge}
 }
 
-// hedge sends it: nothing waited since it was due.
+// hedge sends it.
 func (p *Plan) hedge(now time.Time, ev Event) Step {
+	if ev.Gone || !p.mayHedge(now) {
+		return p.withoutHedge()
+	}
 	p.beside.hedges++
 	p.beside.due = ev.HedgeAt
 	return p.send(now, call.KindHedge, 0)
@@ -109,18 +113,48 @@ func (p *Plan) endOthers(e ending) Step {
 	return Step{Kind: StepListen, Cancel: true}
 }
 
-// lost records an attempt that was in flight when the call was over. Its answer, if it has one after all, is nobody's; but a request
-// that may have been applied stays known, unless a success has told of the operation already.
+// yields: such a result never ends a call while another attempt may still answer, even where the policy does not repeat it: no complete
+// answer, and those by which a server tells a hedge that the first request is there already, or one too many.
+func (p *Plan) yields(r *call.Result) bool {
+	switch {
+	case r.Evidence != call.EvidenceAnswered, r.Status == 425, r.Status == 429:
+		return true
+	}
+	return r.Status == 409 && p.keyed
+}
+
+// overtakes: the call was about to end with something worse, and here is a success: the first one ends the call, however late it came.
+func (p *Plan) overtakes(r *call.Result) bool {
+	e := &p.beside.ending
+	if p.beside.settled || e.outcome == call.OutcomeCancelled || !p.succeeded(r) {
+		return false
+	}
+	p.beside.over = false
+	p.last().Decision.Verdict = call.VerdictNone
+	return true
+}
+
+// lost records an attempt that was in flight when the call was over. A request that may have been applied stays known, unless a success
+// has told of the operation already. An answer that came after all is nobody's, but for a call that has ended without one of its own.
 func (p *Plan) lost(now time.Time, a *call.Attempt) Step {
 	r := &a.Result
 	reason := call.ReasonSuperseded
 	if p.beside.ending.outcome == call.OutcomeCancelled {
 		reason = call.ReasonCancelled
+		if r.Response != nil && !p.beside.settled {
+			p.response = r.Response
+		}
 	} else if r.Failure == call.FailureCancelled {
 		r.Detail = "another attempt was answered first"
 		p.told.superseded = true
 	}
 	a.Decision = call.Decision{Verdict: call.VerdictNone, Reason: reason}
+	if r.Evidence == call.EvidenceAnswered {
+		p.told.success = p.succeeded(r)
+		if _, _, worth := p.worth(r); worth && !p.told.success {
+			p.told.failure, p.told.hold = true, p.holdFor(r, now)
+		}
+	}
 	if !p.beside.settled {
 		p.effect = p.effectOf(p.effect, r)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -22,10 +23,13 @@ type flights struct {
 type flight struct {
 	attempt call.Attempt
 	taken   taken
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	result  call.Result
 	crashed *crash // instead of a result
 }
+
+// errOver is why an attempt is cancelled.
+var errOver = errors.New("the call is over")
 
 // crash carries a panic of an attempt to the goroutine of its call, which is recovered at the edge like any other.
 type crash struct {
@@ -41,7 +45,7 @@ func (r *run) launch(ctx context.Context, a call.Attempt) {
 	if r.flights.landed == nil {
 		r.flights.landed = make(chan *flight)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	f := &flight{attempt: a, taken: r.taken, cancel: cancel}
 	r.taken = taken{}
 	r.flights.inAir = append(r.flights.inAir, f)
@@ -71,25 +75,34 @@ func (r *run) listen(ctx context.Context, step *Step) Step {
 	}
 	select {
 	case f := <-r.flights.landed:
-		r.hasLanded(f)
-		if f.crashed != nil {
-			f.taken.giveBack(time.Now())
-			panic(f.crashed)
-		}
-		return r.landed(ctx, f.attempt.Number, &f.taken, &f.result)
+		return r.touchDown(ctx, f)
 	case <-due:
+	}
+	select { // a hedge is for want of an answer: one that came in the same moment goes first
+	case f := <-r.flights.landed:
+		return r.touchDown(ctx, f)
+	default:
 		return r.next(ctx, Event{Kind: EventHedgeDue})
 	}
 }
 
+func (r *run) touchDown(ctx context.Context, f *flight) Step {
+	r.hasLanded(f)
+	if f.crashed != nil {
+		f.taken.giveBack(time.Now())
+		panic(f.crashed)
+	}
+	return r.landed(ctx, f.attempt.Number, &f.taken, &f.result)
+}
+
 func (r *run) cancelFlights() {
 	for _, f := range r.flights.inAir {
-		f.cancel()
+		f.cancel(errOver)
 	}
 }
 
 func (r *run) hasLanded(f *flight) {
-	f.cancel()
+	f.cancel(errOver)
 	r.flights.inAir = slices.DeleteFunc(r.flights.inAir, func(other *flight) bool { return other == f })
 }
 

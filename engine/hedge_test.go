@@ -320,3 +320,31 @@ func TestPanicBesideAnotherAttemptLeavesNothingTaken(t *testing.T) {
 		ended(t, s.call(t.Context(), "one", "h.example.com", time.Minute), call.OutcomeSuccess, call.ReasonSuccess, 2)
 	})
 }
+
+// An answer that is at hand when the next hedge is due goes first: nothing more is sent.
+func TestAnswerAtHandGoesBeforeAHedge(t *testing.T) {
+	for range 50 { // a select between the two would pick either
+		synctest.Test(t, func(t *testing.T) {
+			p := hedged(t)
+			p.Hedge.MaxHedges = 2
+			sender := senderFunc(func(ctx context.Context, _ *call.Call, a call.Attempt) call.Result {
+				if a.Number == 1 {
+					return within(ctx, 3*hedgeDelay/2, status(200))
+				}
+				return within(ctx, forever, status(200))
+			})
+			s := &shop{engine: engine.New(sender, starved{}, guard.New(guard.Config{}), engine.NewOrigins()), policy: p}
+			ended(t, s.call(t.Context(), "one", "h.example.com", time.Minute), call.OutcomeSuccess, call.ReasonSuccess, 2)
+		})
+	}
+}
+
+// starved holds the goroutine of the call up when its second attempt begins, as a machine with too much to do would.
+type starved struct{ traced }
+
+func (s starved) AttemptStarted(ctx context.Context, c *call.Call, a *call.Attempt) {
+	s.traced.AttemptStarted(ctx, c, a)
+	if a.Number == 2 {
+		time.Sleep(3 * hedgeDelay)
+	}
+}

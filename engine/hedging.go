@@ -65,20 +65,18 @@ func (r *run) hedgeAt(now time.Time) time.Time {
 	return now.Add(after)
 }
 
-// admitHedge takes all that a hedge needs, or nothing. A hedge is extra load to save time: it waits for nothing, and an origin that is
+// admitHedge takes all that a hedge needs; when it is refused, what was taken before stays taken until the plan has heard of it. A hedge is extra load to save time: it waits for nothing, and an origin that is
 // full, held or not well gets none.
 func (r *run) admitHedge(ctx context.Context, now time.Time) Event {
 	reason := r.takeHedge(now)
 	if reason == call.ReasonUnspecified {
 		return Event{Kind: EventHedgeAdmitted, HedgeAt: r.hedgeAt(now)}
 	}
-	r.tokens.handBack(now)
-	r.taken.giveBack(now)
 	r.notice(ctx, Notice{Refused: true, Kind: call.KindHedge, Reason: reason})
 	return Event{Kind: EventHedgeRefused}
 }
 
-// takeHedge tells what refused. What was taken before stays taken.
+// takeHedge tells what refused.
 func (r *run) takeHedge(now time.Time) call.Reason {
 	if r.origin.breaker.State(now) != breaker.Closed {
 		return call.ReasonBreakerOpen

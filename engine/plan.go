@@ -143,8 +143,9 @@ func (p *Plan) admitted(now time.Time, ev Event) Step {
 	if ev.Probe {
 		kind = call.KindProbe
 	}
-	if kind != call.KindProbe { // nothing runs beside a probe
-		p.beside.due = ev.HedgeAt
+	p.beside.due = ev.HedgeAt
+	if ev.Probe {
+		p.beside.due = time.Time{} // nothing runs beside a probe
 	}
 	return p.send(now, kind, ev.Queued)
 }
@@ -237,7 +238,7 @@ func (p *Plan) send(now time.Time, kind call.Kind, queued time.Duration) Step {
 	return Step{Kind: StepSend, Attempt: p.attempts[len(p.attempts)-1], HedgeAt: p.nextHedge()}
 }
 
-// ended records what the attempt gave and judges it.
+// ended records what the attempt gave, and judges it unless the call is over.
 func (p *Plan) ended(now time.Time, ev Event) Step {
 	a := p.attempt(ev.Number)
 	a.Duration = now.Sub(a.Start)
@@ -247,10 +248,16 @@ func (p *Plan) ended(now time.Time, ev Event) Step {
 	if r.Evidence != call.EvidenceNotSent && (p.firstSend.IsZero() || a.Start.Before(p.firstSend)) {
 		p.firstSend = a.Start
 	}
-	if p.beside.over {
+	if p.beside.over && !p.overtakes(r) {
 		return p.lost(now, a)
 	}
-	p.judged = int(ev.Number) - 1
+	return p.judge(now, ev, a)
+}
+
+// judge decides by the rules of semantics.md §2, in their order.
+func (p *Plan) judge(now time.Time, ev Event, a *call.Attempt) Step {
+	p.judged = int(a.Number) - 1
+	r := &a.Result
 	p.note = r.Note
 	before := p.effect
 	p.effect = p.effectOf(before, r)
@@ -275,7 +282,7 @@ func (p *Plan) ended(now time.Time, ev Event) Step {
 		p.told.hold = p.holdFor(r, now)
 	}
 	bar := p.bars(r)
-	if p.live() > 0 && (worth || r.Evidence != call.EvidenceAnswered) {
+	if p.live() > 0 && (worth || p.yields(r)) {
 		return p.leaveToOther(now, reason, bar)
 	}
 	if !worth {
@@ -293,6 +300,9 @@ func (p *Plan) ended(now time.Time, ev Event) Step {
 	if r.Evidence == call.EvidenceNotSent && r.Reused && !p.freeSpent {
 		// The keep-alive race: the server closed the idle connection before a byte was written. It costs nothing, once per call.
 		p.freeSpent, p.free, p.told.failure = true, true, false
+		if now.Before(p.beside.notBefore) {
+			return p.wait(now, reason) // an attempt beside this one was told to wait
+		}
 		return p.again(now, reason, 0)
 	}
 	if p.counted >= p.maxAttempts {

@@ -45,6 +45,8 @@ type walk struct {
 	method  string // of the request that is made now
 	foreign bool   // it has left its origin
 	before  int    // results of earlier requests
+	left    bool   // the caller has gone when a result that counts came
+	settled bool   // the request that is made now had a success
 	cancel  bool   // the plan has asked for the end of what is in flight
 	final   call.Final
 	endedAt time.Time
@@ -86,9 +88,13 @@ func drawWalk(t *rapid.T, base *policy.Effective) *walk {
 		p.Retry.RejectionStatuses = policy.Statuses(429, 503)
 	}
 	arrived := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	target, err := call.ParseTarget("https://api.example.com/a")
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := &call.Call{
 		Method:        rapid.SampledFrom([]string{"GET", "PUT", "POST", "PATCH", "PURGE"}).Draw(t, "method"),
-		Target:        call.Target{Scheme: "https", Host: "api.example.com", Port: 443},
+		Target:        target,
 		Body:          make([]byte, rapid.IntRange(0, 1).Draw(t, "body")),
 		RepeatSafety:  call.RepeatSafety(rapid.Int32Range(0, 2).Draw(t, "safety")),
 		SingleUseBody: rapid.Bool().Draw(t, "single use"),
@@ -190,10 +196,17 @@ func (w *walk) listen(t *rapid.T, now time.Time, step *engine.Step) (engine.Even
 		return engine.Event{Kind: engine.EventHedgeDue, Gone: w.gone(t, now)}, now
 	}
 	w.flying = slices.DeleteFunc(w.flying, func(f flying) bool { return f.number == first.number })
-	w.results = append(w.results, landing{first.result, first.number, w.cancel, w.method == "GET", w.keyed()})
 	now = latest(now, first.ends)
-	return engine.Event{Kind: engine.EventResult, Number: first.number, Result: first.result, Gone: w.gone(t, now)}, now
+	gone := w.gone(t, now)
+	// The first success ends the call even when it comes after the end of it, unless the caller has gone.
+	late := w.cancel && (w.left || w.settled || !succeeded(&first.result))
+	w.results = append(w.results, landing{first.result, first.number, late, w.method == "GET", w.keyed()})
+	w.left = w.left || gone && !late
+	w.settled = w.settled || succeeded(&first.result)
+	return engine.Event{Kind: engine.EventResult, Number: first.number, Result: first.result, Gone: gone}, now
 }
+
+func succeeded(r *call.Result) bool { return r.Response != nil && r.Status < 400 }
 
 func (w *walk) gone(t *rapid.T, now time.Time) bool {
 	return now.Before(w.work) && rapid.IntRange(0, 9).Draw(t, "gone") == 0
@@ -298,7 +311,7 @@ func (w *walk) hop(t *rapid.T, a *call.Attempt) {
 	} else if w.method == "POST" {
 		w.method = "GET"
 	}
-	w.cancel, w.before = false, len(w.results)
+	w.cancel, w.settled, w.before = false, false, len(w.results)
 	if w.hops++; w.hops > w.policy.Redirects.MaxHops {
 		t.Fatalf("hop %d of %d", w.hops, w.policy.Redirects.MaxHops)
 	}
@@ -316,10 +329,11 @@ func (w *walk) startsRightly(t *rapid.T, a *call.Attempt) {
 		t.Fatalf("attempt %d of kind %s beside another", a.Number, a.Kind)
 	}
 	for i, r := range w.results {
-		if r.Evidence == call.EvidenceNotSent || r.late || w.method == "GET" && w.call.Method != "GET" && i < w.before {
+		dropped := w.method == "GET" && w.call.Method != "GET" // the body, by a redirect
+		if r.Evidence == call.EvidenceNotSent || r.late {
 			continue
 		}
-		if w.call.SingleUseBody && len(w.call.Body) > 0 {
+		if w.call.SingleUseBody && len(w.call.Body) > 0 && !dropped {
 			t.Fatalf("a single-use body was sent again after attempt %d", r.number)
 		}
 		rejected := r.Evidence == call.EvidenceAnswered && w.policy.Retry.RejectionStatuses.Has(r.Status) &&
@@ -379,9 +393,11 @@ func (w *walk) endsTruly(t *rapid.T) {
 	if f.Outcome == call.OutcomeSuccess && (f.Effect != call.EffectAnswered || f.Next != call.NextStepDone) {
 		t.Fatalf("a success with effect %s, next %s", f.Effect, f.Next)
 	}
-	// A peer that refused a body that can be sent once only leaves no effect; the call has no answer all the same.
+	// A peer that refused a body that can be sent once only leaves no effect; the call has no answer all the same. Nor has a safe hop
+	// that was lost after its redirect was answered.
+	safeHop := w.hops > 0 && w.method == "GET"
 	if last := len(w.results) - 1; f.Outcome == call.OutcomeUnknown && (w.results[last].Response != nil ||
-		f.Effect != call.EffectUnknown && w.results[last].Evidence != call.EvidenceRefused) {
+		f.Effect != call.EffectUnknown && !safeHop && w.results[last].Evidence != call.EvidenceRefused) {
 		t.Fatalf("unknown with effect %s", f.Effect)
 	}
 	if f.Effect == call.EffectUnknown && f.Outcome != call.OutcomeSuccess &&
@@ -395,12 +411,17 @@ func (w *walk) endsTruly(t *rapid.T) {
 		t.Fatalf("elapsed %s", f.Elapsed)
 	}
 	var last *call.Response
+	settled := false
 	for _, r := range w.results {
-		if r.Response != nil && !r.late {
+		if r.Response != nil && (!r.late || w.left && !settled) {
 			last = r.Response
 		}
+		settled = settled || succeeded(&r.Result)
+	}
+	if settled && w.hops == 0 && w.policy.Redirects.MaxHops == 0 && f.Outcome != call.OutcomeSuccess && f.Outcome != call.OutcomeCancelled {
+		t.Fatalf("a success came and the call ended %s", f.Outcome)
 	}
 	if f.Response != last {
-		t.Fatal("the last answer was replaced")
+		t.Fatalf("the last answer was replaced: %s %s, %+v, attempts %+v", f.Outcome, f.Reason, f.Response, f.Attempts)
 	}
 }

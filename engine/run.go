@@ -50,7 +50,9 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 			step = r.send(ctx, &step)
 		case StepHedge:
 			ev := r.admitHedge(ctx, time.Now())
-			step = r.next(ctx, ev)
+			if step = r.next(ctx, ev); step.Kind != StepSend {
+				r.handBack(time.Now())
+			}
 		case StepListen:
 			step = r.listen(ctx, &step)
 		case StepWait:
@@ -120,10 +122,14 @@ func (r *run) notice(ctx context.Context, n Notice) {
 // leave gives back whatever is still taken.
 func (r *run) leave() {
 	r.ground()
-	now := time.Now()
+	r.handBack(time.Now())
+	r.origin.leave()
+}
+
+// handBack returns what was taken for an attempt that is not sent.
+func (r *run) handBack(now time.Time) {
 	r.taken.giveBack(now)
 	r.tokens.handBack(now)
-	r.origin.leave()
 }
 
 // move goes over to what the callers of another origin share, when a redirect leads there.
