@@ -94,10 +94,13 @@ func (s *CallService) take(ctx context.Context, req *pb.CallRequest, now time.Ti
 
 // tell logs a finished call: every one where the operator wants that, a denied one always. No URL, since a query may hold secrets.
 func (s *CallService) tell(ctx context.Context, c *call.Call, f *call.Final, policyName, traceID string) {
-	denied := f.Outcome == call.OutcomeDenied
-	if !denied && !s.cfg.AccessLog {
-		return
+	if denied := f.Outcome == call.OutcomeDenied; denied || s.cfg.AccessLog {
+		s.log(ctx, c, f, policyName, traceID, denied)
 	}
+}
+
+// log is apart from tell, since what it needs on the stack would be set aside for every call.
+func (s *CallService) log(ctx context.Context, c *call.Call, f *call.Final, policyName, traceID string, denied bool) {
 	level, message, status := slog.LevelInfo, "call", 0
 	if f.Response != nil {
 		status = f.Response.Status

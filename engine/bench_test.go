@@ -24,7 +24,7 @@ func BenchmarkPlan(b *testing.B) {
 		plan := engine.NewPlan(c, p, g, half)
 		plan.Next(now, engine.Event{Kind: engine.EventStarted})
 		plan.Next(now, engine.Event{Kind: engine.EventAdmitted})
-		step := plan.Next(now.Add(time.Millisecond), engine.Event{Kind: engine.EventResult, Number: 1, Result: result})
+		step := plan.Next(now.Add(time.Millisecond), engine.Event{Kind: engine.EventResult, Number: 1, Result: &result})
 		if step.Kind != engine.StepFinal {
 			b.Fatal("not final")
 		}

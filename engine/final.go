@@ -9,7 +9,7 @@ import (
 )
 
 func (p *Plan) final(now time.Time, o call.Outcome, reason call.Reason) Step {
-	f := call.Final{
+	p.over = call.Final{
 		Outcome:     o,
 		Effect:      p.effect,
 		Reason:      reason,
@@ -19,18 +19,19 @@ func (p *Plan) final(now time.Time, o call.Outcome, reason call.Reason) Step {
 		OperationID: p.asked.OperationID,
 		Elapsed:     now.Sub(p.call.Arrived),
 	}
+	f := &p.over
 	for i := range p.attempts {
 		if p.attempts[i].Result.Evidence != call.EvidenceNotSent {
 			f.Sends++
 		}
 	}
-	f.Next = p.next(now, &f)
+	f.Next = p.next(now, f)
 	if p.retryAfter != 0 {
 		f.RetryAfter = p.retryAfter
 	} else if o == call.OutcomeThrottled || f.Next == call.NextStepRetry || f.Next == call.NextStepRetrySameID {
 		f.RetryAfter = p.earliest(now)
 	}
-	f.Detail, f.Note = p.detail(&f), p.note
+	f.Detail, f.Note = p.detail(f), p.note
 	return Step{Kind: StepFinal, Final: f}
 }
 

@@ -28,43 +28,47 @@ type Plan struct {
 	repeat      policy.Repeatability
 
 	attempts   []call.Attempt
-	judged     int            // the place of the attempt that was judged last
-	counted    uint32         // attempts that count against maxAttempts: all but a free resend
-	freeSpent  bool           // the one free resend of the call was used
-	free       bool           // the next attempt is the free resend
-	planned    call.Decision  // the repeat that waits for a token
-	waited     time.Duration  // backoff and hold before the next attempt
-	held       time.Duration  // waited for holds altogether
-	holding    bool           // the wait is for a hold
-	retryAfter time.Duration  // when a refusal says to come again
-	told       told           // what the last result means for what is shared
-	effect     call.Effect    // what is known so far
-	response   *call.Response // the last complete answer, never overwritten by a refusal of ours
-	denial     string         // why nothing may be sent there, for the caller
-	note       string         // the same for the operator's log
-	firstSend  time.Time      // start of the first attempt of which a byte may have left
-	beside     beside         // attempts that run beside each other
-	hops       redirects      // followed
+	room       [1]call.Attempt // for most calls enough
+	judged     int             // the place of the attempt that was judged last
+	counted    uint32          // attempts that count against maxAttempts: all but a free resend
+	freeSpent  bool            // the one free resend of the call was used
+	free       bool            // the next attempt is the free resend
+	planned    call.Decision   // the repeat that waits for a token
+	waited     time.Duration   // backoff and hold before the next attempt
+	held       time.Duration   // waited for holds altogether
+	holding    bool            // the wait is for a hold
+	retryAfter time.Duration   // when a refusal says to come again
+	told       told            // what the last result means for what is shared
+	effect     call.Effect     // what is known so far
+	response   *call.Response  // the last complete answer, never overwritten by a refusal of ours
+	denial     string          // why nothing may be sent there, for the caller
+	note       string          // the same for the operator's log
+	firstSend  time.Time       // start of the first attempt of which a byte may have left
+	beside     beside          // attempts that run beside each other
+	hops       redirects       // followed
+	over       call.Final      // how the call ended, once it has
 }
 
 // NewPlan prepares the decisions of one call. rnd gives numbers in [0, 1).
 func NewPlan(c *call.Call, p *policy.Effective, g *guard.Guard, rnd func() float64) *Plan {
-	maxAttempts := p.Retry.MaxAttempts
-	if c.MaxAttempts != 0 {
-		maxAttempts = min(maxAttempts, c.MaxAttempts)
-	}
-	plan := &Plan{
-		asked: c, call: c, policy: p, guard: g, rnd: rnd,
-		work:        workDeadline(c, &p.Deadline),
-		maxAttempts: maxAttempts,
-		safe:        call.Safe(c.Method),
-		keyed:       p.Keyed(c),
-		repeat:      p.Repeatability(c),
-		effect:      call.EffectNone,
-	}
-	plan.beside.allowed = plan.hedgeable()
-	plan.hops.repeat = plan.repeat
+	plan := &Plan{}
+	plan.prepare(c, p, g, rnd)
 	return plan
+}
+
+// prepare makes a new plan in place.
+func (p *Plan) prepare(c *call.Call, effective *policy.Effective, g *guard.Guard, rnd func() float64) {
+	p.asked, p.call, p.policy, p.guard, p.rnd = c, c, effective, g, rnd
+	p.work = workDeadline(c, &effective.Deadline)
+	p.maxAttempts = effective.Retry.MaxAttempts
+	if c.MaxAttempts != 0 {
+		p.maxAttempts = min(p.maxAttempts, c.MaxAttempts)
+	}
+	p.safe, p.keyed, p.repeat = call.Safe(c.Method), effective.Keyed(c), effective.Repeatability(c)
+	p.effect = call.EffectNone
+	p.attempts = p.room[:0]
+	p.beside.allowed = p.hedgeable()
+	p.hops.repeat = p.repeat
 }
 
 // Next takes what happened at now and gives the next step.
@@ -235,14 +239,14 @@ func (p *Plan) send(now time.Time, kind call.Kind, queued time.Duration) Step {
 		Remaining: p.work.Sub(now),
 	})
 	p.free, p.hops.hopping, p.waited = false, false, 0
-	return Step{Kind: StepSend, Attempt: p.attempts[len(p.attempts)-1], HedgeAt: p.nextHedge()}
+	return Step{Kind: StepSend, Attempt: &p.attempts[len(p.attempts)-1], HedgeAt: p.nextHedge()}
 }
 
 // ended records what the attempt gave, and judges it unless the call is over.
 func (p *Plan) ended(now time.Time, ev Event) Step {
 	a := p.attempt(ev.Number)
 	a.Duration = now.Sub(a.Start)
-	a.Result = ev.Result
+	a.Result = *ev.Result
 	r := &a.Result
 	p.told = told{}
 	if r.Evidence != call.EvidenceNotSent && (p.firstSend.IsZero() || a.Start.Before(p.firstSend)) {

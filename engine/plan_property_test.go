@@ -152,7 +152,7 @@ func (w *walk) run(t *rapid.T, now time.Time) {
 			if len(w.flying) > 0 {
 				t.Fatal("the call is over and an attempt is in flight")
 			}
-			w.final, w.endedAt = step.Final, now
+			w.final, w.endedAt = *step.Final, now
 			return
 		}
 	}
@@ -161,7 +161,7 @@ func (w *walk) run(t *rapid.T, now time.Time) {
 
 // send draws what will become of an attempt.
 func (w *walk) send(t *rapid.T, step *engine.Step) {
-	a := &step.Attempt
+	a := step.Attempt
 	if !a.Start.Before(w.work) {
 		t.Fatalf("attempt %d starts at the work deadline or after it", a.Number)
 	}
@@ -203,7 +203,7 @@ func (w *walk) listen(t *rapid.T, now time.Time, step *engine.Step) (engine.Even
 	w.results = append(w.results, landing{first.result, first.number, late, w.method == "GET", w.keyed()})
 	w.left = w.left || gone && !late
 	w.settled = w.settled || succeeded(&first.result)
-	return engine.Event{Kind: engine.EventResult, Number: first.number, Result: first.result, Gone: gone}, now
+	return engine.Event{Kind: engine.EventResult, Number: first.number, Result: &first.result, Gone: gone}, now
 }
 
 func succeeded(r *call.Result) bool { return r.Response != nil && r.Status < 400 }

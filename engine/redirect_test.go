@@ -88,7 +88,8 @@ func TestRedirectsAreRewritten(t *testing.T) {
 				plan := engine.NewPlan(c, following(t), guard.New(guard.Config{}), func() float64 { return 0 })
 				plan.Next(c.Arrived, engine.Event{Kind: engine.EventStarted})
 				plan.Next(c.Arrived, engine.Event{Kind: engine.EventAdmitted})
-				step := plan.Next(c.Arrived, engine.Event{Kind: engine.EventResult, Number: 1, Result: location(row.Status, to)})
+				result := location(row.Status, to)
+				step := plan.Next(c.Arrived, engine.Event{Kind: engine.EventResult, Number: 1, Result: &result})
 				if got := step.Kind == engine.StepAdmit; got != followed {
 					t.Fatalf("followed: %v, want %v", got, followed)
 				}

@@ -36,10 +36,9 @@ func New(s Sender, o Observer, g *guard.Guard, origins *Origins) *Engine {
 // tells that the caller went away; the time is the plan's.
 func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call.Final {
 	now := time.Now()
-	r := run{
-		Engine: e, policy: p, plan: NewPlan(c, p, e.guard, rand.Float64), origin: e.origins.enter(c, p, now), first: true,
-	}
+	r := run{Engine: e, policy: p, origin: e.origins.enter(c, p, now), first: true}
 	defer r.leave() // also when an attempt panics: nothing that is shared stays taken
+	r.plan.prepare(c, p, e.guard, rand.Float64)
 	step := r.plan.Next(now, Event{Kind: EventStarted, Gone: ctx.Err() != nil})
 	for {
 		switch step.Kind {
@@ -60,10 +59,10 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 			wait(ctx, step.Until)
 			step = r.next(ctx, Event{Kind: EventWaited})
 		case StepFinal:
-			if f := &step.Final; refused(f) {
-				r.notice(ctx, Notice{Refused: true, Kind: r.plan.kind(), Reason: f.Reason})
+			if refused(step.Final) {
+				r.notice(ctx, Notice{Refused: true, Kind: r.plan.kind(), Reason: step.Final.Reason})
 			}
-			return step.Final
+			return *step.Final
 		}
 	}
 }
@@ -72,12 +71,14 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 type run struct {
 	*Engine
 	policy *policy.Effective
-	plan   *Plan
+	plan   Plan
 	origin origin
 	first  bool // nothing was sent to this origin yet
 
 	tokens  tokens // for a repeat or a hedge that was not sent yet
 	taken   taken  // for the attempt that is sent next, or that nothing can run beside
+	attempt call.Attempt
+	result  call.Result // of an attempt that nothing can run beside
 	flights flights
 }
 
@@ -230,7 +231,8 @@ func queue(ctx context.Context, w *bulkhead.Waiter) (bulkhead.Slot, error) {
 
 // send starts an attempt. One that nothing can run beside is made here and now, on the goroutine of the call.
 func (r *run) send(ctx context.Context, step *Step) Step {
-	a := step.Attempt
+	r.attempt = *step.Attempt
+	a := &r.attempt
 	if r.first {
 		r.first = false
 		r.origin.budget.Deposit(a.Start, r.plan.call.Caller)
@@ -239,13 +241,13 @@ func (r *run) send(ctx context.Context, step *Step) Step {
 		}
 	}
 	r.tokens.spend(a.Start)
-	r.observer.AttemptStarted(ctx, r.plan.call, &a)
-	r.plan.traced(&a)
+	r.observer.AttemptStarted(ctx, r.plan.call, a)
+	r.plan.traced(a)
 	if step.HedgeAt.IsZero() && len(r.flights.inAir) == 0 {
-		result := r.sender.Send(ctx, r.plan.call, r.policy, a)
-		return r.landed(ctx, a.Number, &r.taken, &result)
+		r.result = r.sender.Send(ctx, r.plan.call, r.policy, *a)
+		return r.landed(ctx, a.Number, &r.taken, &r.result)
 	}
-	r.launch(ctx, a)
+	r.launch(ctx, *a)
 	return Step{Kind: StepListen, HedgeAt: step.HedgeAt}
 }
 
@@ -254,7 +256,7 @@ func (r *run) landed(ctx context.Context, number uint32, held *taken, result *ca
 	now := time.Now()
 	a := r.plan.attempt(number)
 	held.ticket.Settle(now, breakerResult(result, now.Sub(a.Start)), rand.Float64())
-	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Number: number, Result: *result})
+	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Number: number, Result: result})
 	r.tell(now, a.Start, result)
 	held.slot.Release() // only now: who waits for it must see the hold
 	*held = taken{}

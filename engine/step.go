@@ -38,9 +38,9 @@ type Event struct {
 	Kind EventKind
 	// Gone: the caller's context has ended.
 	Gone bool
-	// Number is the attempt that ended, Result what it gave; EventResult only.
+	// Number is the attempt that ended, Result what it gave, which the plan copies; EventResult only.
 	Number uint32
-	Result call.Result
+	Result *call.Result
 	// Queued is the wait for the slot, Probe that the attempt tests a half-open origin; EventAdmitted only.
 	Queued time.Duration
 	Probe  bool
@@ -76,11 +76,11 @@ const (
 	StepFinal
 )
 
-// Step is what a plan asks for.
+// Step is what a plan asks for. It is small, and so are the stacks on which it is handed from function to function.
 type Step struct {
 	Kind StepKind
-	// Attempt is what to send; StepSend only.
-	Attempt call.Attempt
+	// Attempt is what to send, the plan's own until it is told of the next event; StepSend only.
+	Attempt *call.Attempt
 	// HedgeAt is when a hedge is due, the zero time for never; StepSend and StepListen only.
 	HedgeAt time.Time
 	// Cancel: the call is over but for the attempts in flight, which shall end now; StepListen only.
@@ -88,5 +88,5 @@ type Step struct {
 	// Until ends the wait; StepWait only.
 	Until time.Time
 	// Final is why the call ended; StepFinal only.
-	Final call.Final
+	Final *call.Final
 }

@@ -271,7 +271,8 @@ func (s *stage) happens(at time.Duration, words []string, text string) []string 
 	if of := slices.Index(words, "of"); of > 0 { // the latest one unless it says so
 		number = s.number(words[of+1])
 	}
-	return s.tell(s.epoch.Add(at), engine.Event{Kind: engine.EventResult, Gone: gone, Number: number, Result: s.result(words, text)})
+	result := s.result(words, text)
+	return s.tell(s.epoch.Add(at), engine.Event{Kind: engine.EventResult, Gone: gone, Number: number, Result: &result})
 }
 
 // says is what something shared answers: "budget refuses 1s", "breaker refuses 1s", "slot refuses", "slot after 20ms",

@@ -28,23 +28,28 @@ func (c *Call) End(asked *call.Call, f *call.Final, policy string) {
 	}
 	c.abandon()
 	if c.span.IsRecording() {
-		c.span.SetAttributes(
-			attribute.String("sallyport.outcome", f.Outcome.String()),
-			attribute.String("sallyport.effect", f.Effect.String()),
-			keyReason.String(f.Reason.String()),
-			attribute.Int("sallyport.sends", int(f.Sends)),
-			attribute.String("sallyport.caller", text(asked.Caller)),
-			attribute.String("sallyport.origin", asked.Target.Origin),
-			attribute.String("sallyport.policy", policy),
-		)
-		if f.OperationID != "" {
-			c.span.SetAttributes(attribute.String("sallyport.operation_id", f.OperationID))
-		}
-		for _, name := range slices.Sorted(maps.Keys(asked.Labels)) {
-			c.span.SetAttributes(attribute.String("sallyport.label."+text(name), text(asked.Labels[name])))
-		}
+		c.describe(asked, f, policy)
 	}
 	c.span.End()
+}
+
+// describe is apart from End, since what it needs on the stack would be set aside for every call.
+func (c *Call) describe(asked *call.Call, f *call.Final, policy string) {
+	c.span.SetAttributes(
+		attribute.String("sallyport.outcome", f.Outcome.String()),
+		attribute.String("sallyport.effect", f.Effect.String()),
+		keyReason.String(f.Reason.String()),
+		attribute.Int("sallyport.sends", int(f.Sends)),
+		attribute.String("sallyport.caller", text(asked.Caller)),
+		attribute.String("sallyport.origin", asked.Target.Origin),
+		attribute.String("sallyport.policy", policy),
+	)
+	if f.OperationID != "" {
+		c.span.SetAttributes(attribute.String("sallyport.operation_id", f.OperationID))
+	}
+	for _, name := range slices.Sorted(maps.Keys(asked.Labels)) {
+		c.span.SetAttributes(attribute.String("sallyport.label."+text(name), text(asked.Labels[name])))
+	}
 }
 
 // Refuse ends the span of a call that was not taken, with the reason of the error that says so.
