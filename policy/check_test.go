@@ -110,7 +110,7 @@ func TestNotInForceNamesWhatIsSetAndNotBuilt(t *testing.T) {
 	other.Deferred.Backoff.Base = new(time.Second)
 	other.Redirects.MaxHops = new(uint32(1))
 	want := []string{
-		"attempt.protocols PROTOCOL_HTTP_2", "deferred", "redirects", "egress.proxy",
+		"attempt.protocols PROTOCOL_HTTP_2", "deferred", "redirects",
 	}
 	if got := policy.NotInForce([]policy.Rule{loud, other}); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
