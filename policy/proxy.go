@@ -43,6 +43,8 @@ func parseProxy(url string) (call.Target, error) {
 		return call.Target{}, errors.New("leave user and password out: no credential is sent to a proxy")
 	case strings.ContainsAny(authority, "/?#"):
 		return call.Target{}, errors.New("write http://host:port and nothing behind it: no slash, path, query or fragment")
+	case strings.Contains(authority, "_"):
+		return call.Target{}, errors.New("write http://host:port: the name of a proxy has letters, digits, hyphens and dots")
 	case strings.LastIndexByte(authority, ':') <= strings.LastIndexByte(authority, ']'):
 		return call.Target{}, errors.New("name the port too: http://host:port")
 	}

@@ -38,6 +38,7 @@ func TestProxyIsHostAndPortAndNothingElse(t *testing.T) {
 		"http://proxy.example.com:0":                "the port must be",
 		"http://proxy.example.com:080":              "the port must be",
 		"http://proxy.example.com:70000":            "the port must be",
+		"http://a_proxy.example.com:3128":           "letters, digits, hyphens",
 		"http://:3128":                              "must name a host",
 		"http://127.1:3128":                         "write http://host:port: ",
 		"http://fd00::7:3128":                       "an IPv6 address must stand in brackets",
