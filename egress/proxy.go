@@ -79,9 +79,6 @@ func (t *Transport) reach(ctx context.Context, p *policy.Effective, via *proxy, 
 func (t *Transport) tunnel(ctx context.Context, via *proxy, addresses []netip.Addr, port uint16, deadline time.Time) (*rawConn, *proxyError) {
 	var failed *proxyError
 	for i, addr := range addresses {
-		if failed != nil && !time.Now().Before(deadline) {
-			break
-		}
 		raw, err := t.connect(ctx, via.rules, via.addresses, via.port, deadline)
 		if err != nil {
 			return nil, milder(failed, ofProxy(connectFailure(err))) // nor would it be there for another address
@@ -122,15 +119,14 @@ func (t *Transport) ask(ctx context.Context, raw *rawConn, to netip.AddrPort, un
 	sendErr := h.Send(nil, true)
 	var answer h1.Response
 	rest, err := h.ReadTunnel(&answer, h1.Limits{HeaderBytes: tunnelHeadBytes, Headers: tunnelFields})
-	switch quiet := uncancel(); {
+	uncancel() // where it comes too late the request is not written either: whoever goes on looks at ctx
+	switch {
 	case err != nil:
 		return nil, noTunnel(err)
 	case answer.Status > 299:
 		return nil, refusal(answer.Status)
 	case sendErr != nil:
 		return nil, noTunnel(sendErr)
-	case !quiet: // its deadlines may still be set by Interrupt
-		return nil, noTunnel(context.Cause(ctx))
 	}
 	_ = raw.SetDeadline(time.Time{}) // as that of a fresh connection
 	if len(rest) > 0 {

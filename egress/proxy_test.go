@@ -168,7 +168,7 @@ func TestProxyItselfIsJudged(t *testing.T) {
 		"a metadata service's name":      {url: "http://metadata.google.internal:80", file: true, denied: "name: metadata service"},
 		"the broker itself":              {url: px.URL(), file: true, guard: guard.Config{Own: []netip.AddrPort{at}}, denied: "own_listener: the broker itself"},
 		"a name":                         {url: fmt.Sprintf("http://proxy.example.com:%d", at.Port()), file: true},
-		"a name of two kinds":            {url: "http://mixed.example.com:3128", file: true, denied: "hard_range: metadata service"},
+		"a name of two kinds":            {url: fmt.Sprintf("http://mixed.example.com:%d", at.Port()), file: true, denied: "hard_range: metadata service"},
 	} {
 		r := &resolver{answers: map[string][]netip.Addr{
 			"proxy.example.com": addresses("127.0.0.1"), "mixed.example.com": addresses("127.0.0.1", "169.254.169.254"),
