@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -141,7 +142,7 @@ func TestLoopbackOfTheProxyIsItsOwnPolicys(t *testing.T) {
 }
 
 func ruleOf(err error) string {
-	if denied, ok := err.(*guard.DeniedError); ok {
+	if denied, ok := errors.AsType[*guard.DeniedError](err); ok {
 		return denied.Rule
 	}
 	return ""

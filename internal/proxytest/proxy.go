@@ -119,7 +119,7 @@ func (p *Proxy) one(a *Asked) {
 }
 
 // Read reads what came behind the head.
-func (a *Asked) Read(b []byte) (int, error) { return a.in.Read(b) }
+func (a *Asked) Read(b []byte) (int, error) { return a.in.Read(b) } //nolint:wrapcheck // io.EOF must stay itself
 
 // Say writes that, and nothing of what becomes of it matters.
 func (a *Asked) Say(text string) { _, _ = io.WriteString(a.Conn, text) }
