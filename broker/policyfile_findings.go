@@ -168,8 +168,9 @@ func (f *findings) addViolations(err error, message protoreflect.MessageDescript
 		f.add("", err.Error())
 	default:
 		for _, v := range invalid.Violations {
-			if v.Proto.GetRuleId() == "policies.unique" {
-				continue // policy.Check says it with the name and its place
+			switch v.Proto.GetRuleId() {
+			case "policies.unique", "proxy.syntax":
+				continue // policy.Check says it with the name and its place, and what of the proxy is to be mended
 			}
 			f.add(violationPath(v, message), v.Proto.GetMessage())
 		}

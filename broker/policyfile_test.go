@@ -6,8 +6,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"buf.build/go/protovalidate"
 
 	"github.com/sallyport/sallyport/call"
+	sallyportv1 "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 	"github.com/sallyport/sallyport/policy"
 )
 
@@ -166,6 +170,11 @@ func TestBadPolicyFilesAreRefusedWithLineAndField(t *testing.T) {
 		{"max_header_bytes 0", inPolicy("response: {max_header_bytes: 0}"), []string{"f:3:32: policies[0].response.max_header_bytes: "}},
 		{"a range of nothing", inPolicy("egress: {allow_cidrs: [10.0.0.0]}"), []string{"f:3:26: policies[0].egress.allow_cidrs[0]: "}},
 		{"a mapped range", inPolicy("egress: {deny_cidrs: ['::ffff:10.0.0.0/104']}"), []string{"f:3:25: policies[0].egress.deny_cidrs[0]: "}},
+		{"a proxy without a port", inPolicy("egress: {proxy: 'http://proxy.example.com'}"), []string{"f:3:19: policies[0].egress.proxy: name the port too"}},
+		{"a proxy over TLS", inPolicy("egress: {proxy: 'https://proxy.example.com:3128'}"), []string{"f:3:19: policies[0].egress.proxy: write http://host:port"}},
+		{"a proxy with a password", inPolicy("egress: {proxy: 'http://u:p@proxy.example.com:3128'}"), []string{"f:3:19: policies[0].egress.proxy: leave user and password out"}},
+		{"a proxy with a slash", inPolicy("egress: {proxy: 'http://proxy.example.com:3128/'}"), []string{"f:3:19: policies[0].egress.proxy: write http://host:port and nothing behind it"}},
+		{"a proxy with a zone", inPolicy("egress: {proxy: 'http://[fe80::1%lo]:3128'}"), []string{"f:3:19: policies[0].egress.proxy: write http://host:port: "}},
 		{"a CA without a certificate", inPolicy("egress:\n  tls:\n    ca_pem: |\n      -----BEGIN CERTIFICATE-----\n      AAAA\n      -----END CERTIFICATE-----"), []string{"f:5:15: policies[0].egress.tls.ca_pem: "}},
 		{"Host set by a policy", inPolicy("headers: {set: {Host: a}}"), []string{`f:3:19: policies[0].headers.set["Host"]: `}},
 		{"baggage set by a policy", inPolicy("headers: {set: {Baggage: a}}"), []string{`f:3:19: policies[0].headers.set["Baggage"]: `}},
@@ -233,6 +242,23 @@ func FuzzPolicyFile(f *testing.F) {
 		}
 		if _, err := policy.Compile(rules, policy.Options{}); err != nil {
 			t.Fatalf("accepted, but: %v", err)
+		}
+	})
+}
+
+// FuzzProxy: the constraint of the proto is left unsaid in a file, since the check of package policy knows more; so it must find all that
+// the proto forbids.
+func FuzzProxy(f *testing.F) {
+	for _, url := range []string{
+		"", "http://proxy.example.com:3128", "http://10.0.0.7:1", "http://[fd00::7]:3128", "http://a_b:1", "http://a.1:1", "http://a:01",
+		"http://[::ffff:10.0.0.7]:1", "http://[fe80::1%a]:1", "http://a..b:1", "http://a.:1", "http://-a:1", "http://1.2.3.4.5:1",
+	} {
+		f.Add(url)
+	}
+	f.Fuzz(func(t *testing.T, url string) {
+		p := &sallyportv1.Policy{Name: "policies/x", Egress: &sallyportv1.EgressPolicy{Proxy: &url}}
+		if err := protovalidate.Validate(p); err != nil && len(policy.Check([]policy.Rule{policyRule(p)})) == 0 && utf8.ValidString(url) {
+			t.Errorf("%q: only the proto refuses it: %v", url, err)
 		}
 	})
 }

@@ -53,7 +53,7 @@ type Result struct {
 	Evidence Evidence
 	// Failure says what went wrong; FailureNone beside EvidenceAnswered.
 	Failure Failure
-	// Terminal: trying again cannot mend this failure (no such name, a refused certificate).
+	// Terminal: trying again cannot mend this failure (no such name, a refused certificate, a proxy that says no).
 	Terminal bool
 	// TimedOut: the attempt's own deadline ended it, whatever Failure it bears.
 	TimedOut bool
@@ -65,7 +65,7 @@ type Result struct {
 	Status int
 	// Response is the complete answer; nil unless Evidence is EvidenceAnswered.
 	Response *Response
-	// RemoteAddress is host:port of the peer, "" when there was no connection.
+	// RemoteAddress is host:port of the peer, through a proxy that of the target; "" when there was no connection.
 	RemoteAddress string
 	// Protocol is "HTTP/1.1" or "HTTP/2", "" when there was no connection.
 	Protocol string

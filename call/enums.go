@@ -144,7 +144,7 @@ const (
 	FailureNone Failure = iota
 	// FailureNameResolution: the name was not resolved (a time-out there included).
 	FailureNameResolution
-	// FailureConnect: no TCP connection (a time-out there included).
+	// FailureConnect: no TCP connection, or none through the proxy (a time-out there included).
 	FailureConnect
 	// FailureTLS: no TLS session (a time-out there included).
 	FailureTLS

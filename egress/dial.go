@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/policy"
 )
 
 // open resolves, judges every address, connects and does the TLS handshake. Nothing of the request is sent here, so that every
 // failure is EVIDENCE_NOT_SENT.
 func (t *Transport) open(ctx context.Context, key poolKey, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
-	addresses, err := t.addresses(ctx, c, p, a)
+	addresses, err := t.addresses(ctx, c.Target.Host, c.Target.Address, p, a)
 	if err != nil {
 		return nil, notSent(ctx, a, nameFailure(err)), false
 	}
@@ -26,8 +27,12 @@ func (t *Transport) open(ctx context.Context, key poolKey, c *call.Call, p *poli
 			return nil, notSent(ctx, a, denied(err)), false
 		}
 	}
+	via, err := t.proxy(ctx, p, a)
+	if err != nil {
+		return nil, notSent(ctx, a, connectFailure(err)), false
+	}
 	deadline := earlier(a.Deadline, time.Now().Add(p.Attempt.ConnectTimeout))
-	raw, err := t.connect(ctx, p, addresses[:min(len(addresses), addressesMax)], c.Target.Port, deadline)
+	raw, err := t.reach(ctx, p, via, addresses[:min(len(addresses), addressesMax)], c.Target.Port, deadline)
 	if err != nil {
 		return nil, notSent(ctx, a, connectFailure(err)), false
 	}
@@ -44,8 +49,8 @@ func (t *Transport) open(ctx context.Context, key poolKey, c *call.Call, p *poli
 }
 
 // connect tries the addresses in turn, each with its share of the time, as long as nothing was sent.
-func (t *Transport) connect(ctx context.Context, p *policy.Effective, addresses []netip.Addr, port uint16, deadline time.Time) (*rawConn, error) {
-	permit := func(ap netip.AddrPort) error { return t.guard.Address(&p.Egress.Rules, ap) }
+func (t *Transport) connect(ctx context.Context, rules *guard.Rules, addresses []netip.Addr, port uint16, deadline time.Time) (*rawConn, error) {
+	permit := func(ap netip.AddrPort) error { return t.guard.Address(rules, ap) }
 	var failed error
 	for i, addr := range addresses {
 		share := time.Until(deadline) / time.Duration(len(addresses)-i)

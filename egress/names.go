@@ -35,15 +35,15 @@ type answer struct {
 
 func newNames(r Resolver) *names { return &names{resolver: r, known: make(map[string]answer)} }
 
-// addresses gives where the call may connect to: the literal address, or those of the name.
-func (t *Transport) addresses(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) ([]netip.Addr, error) {
-	if c.Target.Address.IsValid() {
-		return []netip.Addr{c.Target.Address}, nil
+// addresses gives where the attempt may connect to: the literal address, or those of the name.
+func (t *Transport) addresses(ctx context.Context, host string, literal netip.Addr, p *policy.Effective, a *call.Attempt) ([]netip.Addr, error) {
+	if literal.IsValid() {
+		return []netip.Addr{literal}, nil
 	}
 	now := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, earlier(a.Deadline, now.Add(p.Attempt.DNSTimeout)))
 	defer cancel()
-	return t.names.lookup(ctx, c.Target.Host, now)
+	return t.names.lookup(ctx, host, now)
 }
 
 func (n *names) lookup(ctx context.Context, host string, now time.Time) ([]netip.Addr, error) {

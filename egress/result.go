@@ -137,6 +137,9 @@ func nameFailure(err error) call.Result {
 }
 
 func connectFailure(err error) call.Result {
+	if e, ok := errors.AsType[*proxyError](err); ok {
+		return e.result
+	}
 	if errors.As(err, new(*deniedError)) {
 		return denied(err)
 	}

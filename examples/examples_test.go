@@ -58,6 +58,8 @@ func TestExamplesRuleWhatTheySay(t *testing.T) {
 		{"another caller does not", "credentials", "GET", "https://geo.example.com/", "else", "credentials", "unset", "policies/default"},
 		{"404 settles a DELETE", "flaky", "DELETE", "https://flaky.example.com/x", "", "retry.success_after_unknown", "404", "policies/flaky-delete"},
 		{"404 settles nothing else", "flaky", "PUT", "https://flaky.example.com/x", "", "retry.success_after_unknown", "unset", "policies/default"},
+		{"the world is reached through the proxy", "proxy", "GET", "https://api.example.com/", "", "egress.proxy", "http://proxy.internal.example.com:3128", "policies/outside"},
+		{"the inside straight", "proxy", "GET", "https://a.internal.example.com/", "", "egress.proxy", `""`, "policies/inside"},
 		{"one port of this machine", "loopback", "GET", "http://127.0.0.1:8000/", "", "egress.ports", "8000", "policies/beside"},
 		{"no other", "loopback", "GET", "http://127.0.0.1:8001/", "", "egress.allow_cidrs", "unset", "policies/default"},
 	} {

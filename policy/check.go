@@ -143,6 +143,7 @@ func (c *checker) egress(e *EgressRule) {
 	c.cidrs("egress.allow_cidrs", e.AllowCIDRs)
 	c.cidrs("egress.deny_cidrs", e.DenyCIDRs)
 	c.ports("egress.ports", e.Ports)
+	c.proxy(e.Proxy)
 	if e.TLS.CAPEM != nil && *e.TLS.CAPEM != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(*e.TLS.CAPEM)) {
 		c.add("egress.tls.ca_pem", "no certificate can be read from it: give PEM blocks of type CERTIFICATE")
 	}

@@ -101,16 +101,16 @@ func TestNotInForceNamesWhatIsSetAndNotBuilt(t *testing.T) {
 	}
 
 	loud := quiet
-	loud.Redirects.MaxHops = new(uint32(3))
+	loud.HandOver.OnDeadline = new(true)
 	loud.Attempt.Protocols = []policy.Protocol{policy.ProtocolHTTP2}
 	loud.Egress.Proxy = new("http://proxy.example.com:3128")
 	loud.Retry.Hold = new(true)
 	other := policy.Rule{Name: "policies/other"}
 	other.Breaker.Window, other.Breaker.MinRequests = new(time.Second), new(uint32(1))
 	other.Deferred.Backoff.Base = new(time.Second)
-	other.Redirects.MaxHops = new(uint32(1))
+	other.HandOver.OnBreakerOpen = new(true)
 	want := []string{
-		"attempt.protocols PROTOCOL_HTTP_2", "deferred", "redirects", "egress.proxy",
+		"attempt.protocols PROTOCOL_HTTP_2", "deferred", "hand_over",
 	}
 	if got := policy.NotInForce([]policy.Rule{loud, other}); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

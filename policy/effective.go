@@ -154,8 +154,8 @@ type Egress struct {
 	ClientCertificate string
 	// ID is the same for equal settings of this block and differs for different ones: connections are shared within it only.
 	ID string
-	// Proxy is http://host:port; "" for none.
-	Proxy string
+	// Proxy is what calls go through; nil for none.
+	Proxy *Proxy
 }
 
 // Credential is added by the broker to every attempt whose host matches; the value is Prefix and the secret.

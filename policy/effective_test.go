@@ -152,6 +152,9 @@ func TestEgressIDTellsBlocksApart(t *testing.T) {
 		"certificate":   func(r *policy.Rule) { r.Egress.TLS.ClientCertificate = new("example.com") },
 		"allow":         func(r *policy.Rule) { r.Egress.AllowCIDRs = []string{"10.0.0.0/8"} },
 		"deny":          func(r *policy.Rule) { r.Egress.DenyCIDRs = []string{"10.0.0.0/8"} },
+		"proxy":         func(r *policy.Rule) { r.Egress.Proxy = new("http://proxy.example.com:3128") },
+		"other proxy":   func(r *policy.Rule) { r.Egress.Proxy = new("http://proxy.example.com:3129") },
+		"proxy by file": func(r *policy.Rule) { r.Egress.Proxy, r.File = new("http://proxy.example.com:3128"), true },
 		"allow by file": func(r *policy.Rule) { r.Egress.AllowCIDRs, r.File = []string{"10.0.0.0/8"}, true },
 	} {
 		got := id(change)

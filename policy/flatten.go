@@ -17,7 +17,7 @@ import (
 
 // flatten makes the flat form of merged settings. A leaf whose Go names lead to a field of Effective goes there as it is; the
 // blocks that are compiled follow by hand. A test changes every leaf in turn and looks for the difference.
-func flatten(s *Settings, leaves []leaf, allowedBy *Rule, secrets Secrets) *Effective {
+func flatten(s *Settings, leaves []leaf, setBy map[string]*Rule, secrets Secrets) *Effective {
 	e := &Effective{merged: s, Secrets: secrets}
 	flat, sparse := reflect.ValueOf(e).Elem(), reflect.ValueOf(s).Elem()
 	for i := range leaves {
@@ -35,13 +35,14 @@ func flatten(s *Settings, leaves []leaf, allowedBy *Rule, secrets Secrets) *Effe
 		Allow: prefixes(s.Egress.AllowCIDRs),
 		Deny:  prefixes(s.Egress.DenyCIDRs),
 		// An administrator's write must not open the broker's own host; only who starts the broker may (semantics.md §9).
-		AllowLoopback: allowedBy.File,
+		AllowLoopback: setBy["egress.allow_cidrs"].File,
 		Ports:         ports(s.Egress.Ports),
 		AnyPort:       *s.Egress.AnyPort,
 		AllowHTTP:     *s.Egress.AllowHTTP,
 	}
 	e.Egress.TLS = clientTLS(&s.Egress.TLS)
-	e.Egress.ID = egressID(s, leaves, allowedBy.File, identified(e.Egress.TLS, *s.Egress.TLS.ClientCertificate, secrets))
+	e.Egress.Proxy = flatProxy(*s.Egress.Proxy, setBy["egress.proxy"].File)
+	e.Egress.ID = egressID(e, leaves, identified(e.Egress.TLS, *s.Egress.TLS.ClientCertificate, secrets))
 	e.Egress.ServerName = *s.Egress.TLS.ServerName
 	e.Egress.ClientCertificate = *s.Egress.TLS.ClientCertificate
 	e.Credentials = slices.Clone(s.Credentials)
@@ -104,12 +105,13 @@ func clientTLS(r *TLSRule) *tls.Config {
 	return c
 }
 
-// egressID tells blocks apart by all they say, and by the certificate that their reference led to, so that a connection made under
-// one is not used under another.
-func egressID(s *Settings, leaves []leaf, loopback bool, certificate string) string {
-	text := fmt.Appendf(nil, "loopback %v\ncertificate %s\n", loopback, certificate)
+// egressID tells blocks apart by all they say, by who may open loopback, and by the certificate that their reference led to, so that a
+// connection made under one is not used under another.
+func egressID(e *Effective, leaves []leaf, certificate string) string {
+	proxyLoopback := e.Egress.Proxy != nil && e.Egress.Proxy.Rules.AllowLoopback
+	text := fmt.Appendf(nil, "loopback %v %v\ncertificate %s\n", e.Egress.Rules.AllowLoopback, proxyLoopback, certificate)
 	for i := range leaves {
-		if v := leaves[i].in(s); strings.HasPrefix(leaves[i].path, "egress.") && isSet(v) {
+		if v := leaves[i].in(e.merged); strings.HasPrefix(leaves[i].path, "egress.") && isSet(v) {
 			text = fmt.Appendf(text, "%s %#v\n", leaves[i].path, reflect.Indirect(v).Interface())
 		}
 	}

@@ -51,6 +51,8 @@ func unlike(tb testing.TB, f field) any {
 		return []string{"10.0.0.0/8"}
 	case "egress.tls.ca_pem":
 		return new(caPEM(tb))
+	case "egress.proxy":
+		return new("http://proxy.example.com:3128")
 	case "budget.window|token_bucket":
 		return &policy.BudgetLimitRule{TokenBucket: &policy.TokenBucketRule{}}
 	case "hedge.delay|percentile":

@@ -10,8 +10,7 @@ import (
 // trusts a protection that is not there.
 func NotInForce(rules []Rule) []string {
 	unbuilt := []string{
-		"deadline.max_stream_duration", "retry.trust_goaway", "status_probe", "deferred", "egress.proxy",
-		"hand_over",
+		"deadline.max_stream_duration", "retry.trust_goaway", "status_probe", "deferred", "hand_over",
 	}
 	var out []string
 	leaves := settingsLeaves()

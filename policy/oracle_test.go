@@ -102,6 +102,8 @@ func drawLeaf(t *rapid.T, f field) any {
 		return []string{fmt.Sprintf("10.%d.0.0/16", n)}
 	case "egress.tls.ca_pem":
 		return new("")
+	case "egress.proxy":
+		return new(fmt.Sprintf("http://proxy.example.com:%d", n))
 	case "retry.backoff.cap", "deferred.backoff.cap", "breaker.open_cap":
 		return new(time.Duration(n) * time.Hour)
 	case "budget.window|token_bucket":
@@ -214,7 +216,7 @@ func TestTableAgreesWithAPlainOracle(t *testing.T) {
 			c := drawCall(t)
 			order := naiveOrder(t, rules, c)
 			// One rule with all the winners must give what the table gives.
-			merged := policy.Rule{Name: policy.DefaultName}
+			merged, proxyByFile := policy.Rule{Name: policy.DefaultName}, false
 			sources := map[string]policy.Source{}
 			for _, f := range all {
 				sources[f.path] = policy.Source{Policy: policy.DefaultName}
@@ -225,6 +227,9 @@ func TestTableAgreesWithAPlainOracle(t *testing.T) {
 						if f.path == "egress.allow_cidrs" {
 							merged.File = r.File
 						}
+						if f.path == "egress.proxy" {
+							proxyByFile = r.File
+						}
 						break
 					}
 				}
@@ -234,6 +239,9 @@ func TestTableAgreesWithAPlainOracle(t *testing.T) {
 			want, err := policy.Compile([]policy.Rule{merged}, policy.Options{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if proxy := want.Match(c).Egress.Proxy; proxy != nil {
+				proxy.Rules.AllowLoopback = proxyByFile // its own provenance, beside that of allow_cidrs
 			}
 			wantFlat, gotFlat := flatValues(want.Match(c)), flatValues(got)
 			for path := range wantFlat {

@@ -128,7 +128,7 @@ func (t *Table) effective(ids []uint32) *Effective {
 	}
 	rules = append(rules, t.fallback...)
 	settings, sources, setBy := merge(rules, t.leaves)
-	e := flatten(settings, t.leaves, setBy["egress.allow_cidrs"], t.secrets)
+	e := flatten(settings, t.leaves, setBy, t.secrets)
 	e.Policy = rules[0].ID()
 	e.Generation = t.generation
 	e.table = t

@@ -95,18 +95,7 @@ func (c *Conn) readAnswer(r *Response) error {
 
 // readHead reads one head, interim or final, and says how the body after it is framed.
 func (c *Conn) readHead(r *Response) (status int, f framing, err error) {
-	if err := c.expectProtocol(); err != nil {
-		return 0, f, err
-	}
-	line, err := c.readHeadLine(false)
-	if err != nil {
-		return 0, f, err
-	}
-	status, r.Minor, err = c.parseStatusLine(line)
-	if err != nil {
-		return 0, f, err
-	}
-	if r.Fields, err = c.readFields(r.Fields[:0], false); err != nil {
+	if status, err = c.readStatusAndFields(r); err != nil {
 		return 0, f, err
 	}
 	f, problem := judge(r.Fields, r.Minor)
@@ -118,6 +107,22 @@ func (c *Conn) readHead(r *Response) (status int, f framing, err error) {
 	}
 	r.KeepAlive, r.Close = f.keepAlive, f.close
 	return status, f, nil
+}
+
+// readStatusAndFields reads one head and leaves its framing alone.
+func (c *Conn) readStatusAndFields(r *Response) (status int, err error) {
+	if err := c.expectProtocol(); err != nil {
+		return 0, err
+	}
+	line, err := c.readHeadLine(false)
+	if err != nil {
+		return 0, err
+	}
+	if status, r.Minor, err = c.parseStatusLine(line); err != nil {
+		return 0, err
+	}
+	r.Fields, err = c.readFields(r.Fields[:0], false)
+	return status, err
 }
 
 // bodyless answers end with their head, whatever their fields say (RFC 9112 §6.3, rules 1 and 2).
