@@ -28,7 +28,7 @@ def ask(broker, vector):
     http = call_pb2.HttpRequest(method=vector["method"], url="http://upstream.example.com/")
     request = call_service_pb2.CallRequest(request=http, operation_id=vector["operation_id"], repeat_safety=never)
     try:
-        return decide(broker.call(request, timeout=10))
+        return decide(broker.call(request, timeout=30))
     except grpc.RpcError as error:
         return decide_error(error, request, vector["under_contract"])
 
@@ -41,7 +41,7 @@ def stock(target):
     with grpc.insecure_channel(target, options=[("grpc.service_config", RETRY_POLICY)]) as channel:
         try:
             call_service_pb2_grpc.CallServiceStub(channel).Call(
-                call_service_pb2.CallRequest(operation_id="stock"), timeout=10
+                call_service_pb2.CallRequest(operation_id="stock"), timeout=30
             )
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:

@@ -94,7 +94,7 @@ func what(resp *pb.CallResponse) entry {
 }
 
 func (s scenes) success(ctx context.Context) (entry, error) {
-	resp, err := s.call(ctx, 10*time.Second, s.request("GET", "/ok"))
+	resp, err := s.call(ctx, 30*time.Second, s.request("GET", "/ok"))
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +107,13 @@ func (s scenes) success(ctx context.Context) (entry, error) {
 func (s scenes) unknown(ctx context.Context) (entry, error) {
 	req := s.request("POST", "/lost")
 	req.Request.Body = []byte("{}")
-	resp, err := s.call(ctx, 10*time.Second, req)
+	resp, err := s.call(ctx, 30*time.Second, req)
 	return what(resp), err
 }
 
 // deadline: the only time limit there is is that of this client. The answer comes before it and is typed.
 func (s scenes) deadline(ctx context.Context) (entry, error) {
-	const allowed = 2 * time.Second
+	const allowed = 4 * time.Second
 	began := time.Now()
 	resp, err := s.call(ctx, allowed, s.request("GET", "/slow"))
 	report := what(resp)
@@ -125,14 +125,14 @@ func (s scenes) deadline(ctx context.Context) (entry, error) {
 func (s scenes) tooLarge(ctx context.Context) (entry, error) {
 	req := s.request("GET", "/large")
 	req.MaxResponseBytes = 1024
-	resp, err := s.call(ctx, 10*time.Second, req)
+	resp, err := s.call(ctx, 30*time.Second, req)
 	return what(resp), err
 }
 
 // refused: what the broker does not take is an error that says for sure that nothing was sent.
 func (s scenes) refused(ctx context.Context) (entry, error) {
 	req := s.request("GET", "/ok#fragment")
-	_, err := s.call(ctx, 10*time.Second, req)
+	_, err := s.call(ctx, 30*time.Second, req)
 	if err == nil {
 		return nil, errors.New("it was taken")
 	}
@@ -152,7 +152,7 @@ func (s scenes) refused(ctx context.Context) (entry, error) {
 func (s scenes) rawValue(ctx context.Context) (entry, error) {
 	req := s.request("GET", "/echo")
 	req.Request.Headers = []*pb.HttpHeader{{Name: "X-Echo", RawValue: []byte("caf\xe9")}}
-	resp, err := s.call(ctx, 10*time.Second, req)
+	resp, err := s.call(ctx, 30*time.Second, req)
 	report := what(resp)
 	var values [][]string
 	for _, h := range resp.GetResponse().GetHeaders() {
@@ -169,7 +169,7 @@ func (s scenes) breakerOpen(ctx context.Context) (entry, error) {
 	req := s.request("GET", "/broken")
 	req.MaxAttempts = 1
 	for failures := 0; failures < 20; failures++ {
-		resp, err := s.call(ctx, 10*time.Second, req)
+		resp, err := s.call(ctx, 30*time.Second, req)
 		if err != nil {
 			return nil, err
 		}

@@ -73,7 +73,7 @@ func run(ctx context.Context, broker, list string) error {
 }
 
 func ask(ctx context.Context, c *client.Client, v vector) client.Advice {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	req := &pb.CallRequest{
 		OperationId: v.OperationID,
@@ -105,7 +105,7 @@ func stock(ctx context.Context, broker string) error {
 		return fmt.Errorf("stock channel: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // nothing is in flight
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if _, err := pb.NewCallServiceClient(conn).Call(ctx, &pb.CallRequest{OperationId: "stock"}); status.Code(err) != codes.Unavailable {
 		return fmt.Errorf("stock channel: %w, want UNAVAILABLE", err)

@@ -23,29 +23,37 @@ export interface Refusal {
 /** Reads the details of an error (google.rpc.Status in the trailers). Without them nothing is known. */
 export function explain(error: ServiceError): Refusal {
   const refusal: Refusal = { reason: '', nothingSent: false, fields: [], retryAfterMs: 0 };
-  const [status] = error.metadata?.get('grpc-status-details-bin') ?? [];
-  if (!(status instanceof Uint8Array)) {
-    return refusal;
+  const [bytes] = error.metadata?.get('grpc-status-details-bin') ?? [];
+  const status = bytes instanceof Uint8Array ? decoded(Status, bytes) : undefined;
+  if (status?.code !== error.code) {
+    return refusal; // not the broker's
   }
-  try {
-    const { code, details } = Status.decode(status);
-    return code === error.code ? details.reduce(read, refusal) : refusal;
-  } catch {
-    return refusal; // damaged on the way: it proves nothing
+  for (const { typeUrl, value } of status.details) {
+    switch (typeUrl.slice(typeUrl.lastIndexOf('/') + 1)) {
+      case 'google.rpc.ErrorInfo': {
+        const info = decoded(ErrorInfo, value);
+        if (info?.domain === domain) {
+          refusal.reason = info.reason;
+          refusal.nothingSent = info.metadata['sent'] === 'false';
+        }
+        break;
+      }
+      case 'google.rpc.BadRequest':
+        refusal.fields = decoded(BadRequest, value)?.fieldViolations.map((violation) => violation.field) ?? [];
+        break;
+      case 'google.rpc.RetryInfo':
+        refusal.retryAfterMs = milliseconds(decoded(RetryInfo, value)?.retryDelay);
+        break;
+    }
   }
+  return refusal;
 }
 
-function read(refusal: Refusal, detail: { typeUrl: string; value: Uint8Array }): Refusal {
-  switch (detail.typeUrl.slice(detail.typeUrl.lastIndexOf('/') + 1)) {
-    case 'google.rpc.ErrorInfo': {
-      const info = ErrorInfo.decode(detail.value);
-      return info.domain === domain ? { ...refusal, reason: info.reason, nothingSent: info.metadata['sent'] === 'false' } : refusal;
-    }
-    case 'google.rpc.BadRequest':
-      return { ...refusal, fields: BadRequest.decode(detail.value).fieldViolations.map((violation) => violation.field) };
-    case 'google.rpc.RetryInfo':
-      return { ...refusal, retryAfterMs: milliseconds(RetryInfo.decode(detail.value).retryDelay) };
-    default:
-      return refusal;
+// decoded gives nothing for what was damaged on the way: it proves nothing.
+function decoded<T>(type: { decode(bytes: Uint8Array): T }, bytes: Uint8Array): T | undefined {
+  try {
+    return type.decode(bytes);
+  } catch {
+    return undefined;
   }
 }

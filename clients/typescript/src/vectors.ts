@@ -24,7 +24,7 @@ async function ask(broker: Client, vector: Vector): Promise<Advice> {
     repeatSafety: vector.never ? RepeatSafety.REPEAT_SAFETY_NEVER : RepeatSafety.REPEAT_SAFETY_UNSPECIFIED,
   });
   try {
-    return decide(await broker.call(request, 10_000));
+    return decide(await broker.call(request, 30_000));
   } catch (error) {
     return decideError(error as ServiceError, request, vector.under_contract);
   }
@@ -44,7 +44,7 @@ function stock(target: string): Promise<void> {
   };
   const stub = new CallServiceClient(target, credentials.createInsecure(), { 'grpc.service_config': JSON.stringify(serviceConfig) });
   return new Promise((resolve, reject) => {
-    stub.call(CallRequest.fromPartial({ operationId: 'stock' }), new Metadata(), { deadline: Date.now() + 10_000 }, (error) => {
+    stub.call(CallRequest.fromPartial({ operationId: 'stock' }), new Metadata(), { deadline: Date.now() + 30_000 }, (error) => {
       stub.close();
       error?.code === status.UNAVAILABLE ? resolve() : reject(error ?? new Error('want UNAVAILABLE'));
     });

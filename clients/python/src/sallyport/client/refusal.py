@@ -28,16 +28,23 @@ def explain(error):
     """Reads the details of a grpc.RpcError (google.rpc.Status in the trailers). Without them nothing is known."""
     refusal = Refusal()
     for detail in _details(error):
-        info, bad, retry = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
-        if detail.Unpack(info):
-            if info.domain == DOMAIN:
-                refusal.reason = info.reason
-                refusal.nothing_sent = info.metadata.get("sent") == "false"
-        elif detail.Unpack(bad):
-            refusal.fields = [violation.field for violation in bad.field_violations]
-        elif detail.Unpack(retry):
-            refusal.retry_after = retry.retry_delay.ToTimedelta().total_seconds()
+        try:
+            _read(refusal, detail)
+        except DecodeError:  # damaged on the way: it proves nothing
+            continue
     return refusal
+
+
+def _read(refusal, detail):
+    info, bad, retry = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
+    if detail.Unpack(info):
+        if info.domain == DOMAIN:
+            refusal.reason = info.reason
+            refusal.nothing_sent = info.metadata.get("sent") == "false"
+    elif detail.Unpack(bad):
+        refusal.fields = [violation.field for violation in bad.field_violations]
+    elif detail.Unpack(retry):
+        refusal.retry_after = retry.retry_delay.ToTimedelta().total_seconds()
 
 
 def _details(error):

@@ -26,19 +26,27 @@ public record Refusal(String reason, boolean nothingSent, List<String> fields, D
 
   /** Reads the details of an error (google.rpc.Status in the trailers). Without them nothing is known. */
   public static Refusal explain(StatusRuntimeException error) {
-    var status = StatusProto.fromThrowable(error);
+    var status = status(error);
     if (status == null || status.getCode() != error.getStatus().getCode().value()) {
-      return NOTHING_KNOWN;
+      return NOTHING_KNOWN; // not the broker's
     }
     var refusal = NOTHING_KNOWN;
-    try {
-      for (var detail : status.getDetailsList()) {
+    for (var detail : status.getDetailsList()) {
+      try {
         refusal = refusal.with(detail);
+      } catch (InvalidProtocolBufferException damaged) {
+        continue; // on the way: it proves nothing
       }
-    } catch (InvalidProtocolBufferException damaged) {
-      return NOTHING_KNOWN;
     }
     return refusal;
+  }
+
+  private static com.google.rpc.Status status(StatusRuntimeException error) {
+    try {
+      return StatusProto.fromThrowable(error);
+    } catch (IllegalArgumentException damaged) {
+      return null; // on the way: it proves nothing
+    }
   }
 
   private Refusal with(Any detail) throws InvalidProtocolBufferException {

@@ -23,7 +23,7 @@ import java.util.Map;
  * <p>Arguments: host:port of the broker, base URL of the upstream of clients/upstream. Prints a report in JSON.
  */
 public final class Calls {
-  private static final Duration TEN_SECONDS = Duration.ofSeconds(10);
+  private static final Duration HALF_A_MINUTE = Duration.ofSeconds(30);
 
   private final SallyportClient broker;
   private final String upstream;
@@ -77,7 +77,7 @@ public final class Calls {
   }
 
   private Map<String, Object> success() {
-    var response = broker.call(request(http("GET", "/ok")), TEN_SECONDS);
+    var response = broker.call(request(http("GET", "/ok")), HALF_A_MINUTE);
     var report = what(response);
     report.put("body", response.getResponse().getBody().toStringUtf8());
     report.put("attempts", response.getAttemptsCount());
@@ -86,12 +86,12 @@ public final class Calls {
 
   /** The upstream takes a POST and never answers: nobody knows what it did, and nothing may be sent again. */
   private Map<String, Object> unknown() {
-    return what(broker.call(request(http("POST", "/lost").setBody(ByteString.copyFromUtf8("{}"))), TEN_SECONDS));
+    return what(broker.call(request(http("POST", "/lost").setBody(ByteString.copyFromUtf8("{}"))), HALF_A_MINUTE));
   }
 
   /** The only time limit there is is that of this client. The answer comes before it and is typed. */
   private Map<String, Object> deadline() {
-    var allowed = Duration.ofSeconds(2);
+    var allowed = Duration.ofSeconds(4);
     var began = System.nanoTime();
     var report = what(broker.call(request(http("GET", "/slow")), allowed));
     report.put("in_time", System.nanoTime() - began < allowed.toNanos());
@@ -101,14 +101,14 @@ public final class Calls {
   /** An answer above the limit is not taken, and of what it did nothing is known. A GET may be asked again. */
   private Map<String, Object> tooLarge() {
     var request = request(http("GET", "/large")).toBuilder().setMaxResponseBytes(1024).build();
-    return what(broker.call(request, TEN_SECONDS));
+    return what(broker.call(request, HALF_A_MINUTE));
   }
 
   /** What the broker does not take is an error that says for sure that nothing was sent. */
   private Map<String, Object> refused() {
     var request = request(http("GET", "/ok#fragment"));
     try {
-      broker.call(request, TEN_SECONDS);
+      broker.call(request, HALF_A_MINUTE);
     } catch (StatusRuntimeException error) {
       var refusal = Refusal.explain(error);
       var report = new LinkedHashMap<String, Object>();
@@ -126,7 +126,7 @@ public final class Calls {
   private Map<String, Object> rawValue() {
     var value = ByteString.copyFrom(new byte[] {'c', 'a', 'f', (byte) 0xe9});
     var sent = HttpHeader.newBuilder().setName("X-Echo").setRawValue(value);
-    var response = broker.call(request(http("GET", "/echo").addHeaders(sent)), TEN_SECONDS);
+    var response = broker.call(request(http("GET", "/echo").addHeaders(sent)), HALF_A_MINUTE);
     var report = what(response);
     report.put(
         "values",
@@ -141,7 +141,7 @@ public final class Calls {
   private Map<String, Object> breakerOpen() {
     var request = request(http("GET", "/broken")).toBuilder().setMaxAttempts(1).build();
     for (int failures = 0; failures < 20; failures++) {
-      var response = broker.call(request, TEN_SECONDS);
+      var response = broker.call(request, HALF_A_MINUTE);
       if (response.getOutcome() == Outcome.OUTCOME_BREAKER_OPEN) {
         var report = what(response);
         report.put("failures", failures);

@@ -65,7 +65,7 @@ public final class Vectors {
             .setRepeatSafety(vector.never ? RepeatSafety.REPEAT_SAFETY_NEVER : RepeatSafety.REPEAT_SAFETY_UNSPECIFIED)
             .build();
     try {
-      return Advice.decide(broker.call(request, Duration.ofSeconds(10)));
+      return Advice.decide(broker.call(request, Duration.ofSeconds(30)));
     } catch (StatusRuntimeException error) {
       return Advice.decideError(error, request, vector.under_contract);
     }
@@ -80,7 +80,7 @@ public final class Vectors {
         Grpc.newChannelBuilder(target, InsecureChannelCredentials.create()).defaultServiceConfig(RETRY_POLICY).build();
     try {
       var request = CallRequest.newBuilder().setOperationId("stock").build();
-      CallServiceGrpc.newBlockingStub(channel).withDeadlineAfter(Duration.ofSeconds(10)).call(request);
+      CallServiceGrpc.newBlockingStub(channel).withDeadlineAfter(Duration.ofSeconds(30)).call(request);
       throw new AssertionError("want UNAVAILABLE");
     } catch (StatusRuntimeException error) {
       if (error.getStatus().getCode() != Status.Code.UNAVAILABLE) {
