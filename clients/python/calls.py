@@ -8,6 +8,7 @@ import sys
 import time
 
 import grpc
+from google.protobuf import duration_pb2
 
 from sallyport.client import Client, decide, decide_error, explain
 from sallyport.v1 import call_pb2, call_service_pb2
@@ -46,10 +47,10 @@ def unknown(broker, upstream):
 
 
 def deadline(broker, upstream):
-    """The only time limit there is is that of this client. The answer comes before it and is typed."""
-    allowed = 4.0
+    """The only time limit there is is that of this client. The answer comes before it, here a second before it, and is typed."""
+    allowed, reserve = 3.0, duration_pb2.Duration(seconds=1)
     began = time.monotonic()
-    response = broker.call(request("GET", upstream + "/slow"), timeout=allowed)
+    response = broker.call(request("GET", upstream + "/slow", reserve=reserve), timeout=allowed)
     return what(response) | {"in_time": time.monotonic() - began < allowed}
 
 

@@ -15,7 +15,7 @@ const (
 	installTime = 10 * time.Minute
 	// buildTime is for generating and compiling.
 	buildTime = 3 * time.Minute
-	// runTime is for all calls of a program; the longest waits four seconds.
+	// runTime is for all calls of a program; the longest waits two seconds.
 	runTime = 2 * time.Minute
 )
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sallyport/sallyport/client"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
@@ -111,11 +112,13 @@ func (s scenes) unknown(ctx context.Context) (entry, error) {
 	return what(resp), err
 }
 
-// deadline: the only time limit there is is that of this client. The answer comes before it and is typed.
+// deadline: the only time limit there is is that of this client. The answer comes before it, here a second before it, and is typed.
 func (s scenes) deadline(ctx context.Context) (entry, error) {
-	const allowed = 4 * time.Second
+	const allowed = 3 * time.Second
+	req := s.request("GET", "/slow")
+	req.Reserve = durationpb.New(time.Second)
 	began := time.Now()
-	resp, err := s.call(ctx, allowed, s.request("GET", "/slow"))
+	resp, err := s.call(ctx, allowed, req)
 	report := what(resp)
 	report["in_time"] = time.Since(began) < allowed
 	return report, err
