@@ -12,17 +12,17 @@ import (
 type Step int
 
 const (
-	// StepDone: nothing, the call did what was asked.
+	// StepDone is nothing: the call did what was asked.
 	StepDone Step = iota + 1
-	// StepFix: change the request, the policy or the upstream; the same again would end the same way.
+	// StepFix is to change the request, the policy or the upstream; the same again would end the same way.
 	StepFix
-	// StepRetry: submit it again, not before [Advice.After].
+	// StepRetry is to submit it again, not before [Advice.After].
 	StepRetry
-	// StepRetrySameID: submit it again under [Advice.OperationID] and no other id, not before [Advice.After].
+	// StepRetrySameID is to submit it again under [Advice.OperationID] and no other id, not before [Advice.After].
 	StepRetrySameID
-	// StepReconcile: find out what the upstream did before anything else is sent; it may have happened.
+	// StepReconcile is to find out what the upstream did before anything else is sent; it may have happened.
 	StepReconcile
-	// StepWait: it still runs; ask later what became of it.
+	// StepWait is to ask later: it still runs.
 	StepWait
 )
 

@@ -123,7 +123,9 @@ func TestServiceConfigIsTheSharedOneAndSendsNothingTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = conn.Close()
-	var config struct{ MethodConfig []map[string]any }
+	var config struct {
+		MethodConfig []map[string]any `json:"methodConfig"`
+	}
 	if err := json.Unmarshal(text, &config); err != nil {
 		t.Fatal(err)
 	}

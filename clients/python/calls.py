@@ -47,7 +47,7 @@ def unknown(broker, upstream):
 
 
 def deadline(broker, upstream):
-    """The only time limit there is is that of this client. The answer comes before it, here a second before it, and is typed."""
+    """This client sets the only time limit there is. The answer comes before it, here a second before it, and is typed."""
     allowed, reserve = 3.0, duration_pb2.Duration(seconds=1)
     began = time.monotonic()
     response = broker.call(request("GET", upstream + "/slow", reserve=reserve), timeout=allowed)

@@ -112,7 +112,7 @@ func (s scenes) unknown(ctx context.Context) (entry, error) {
 	return what(resp), err
 }
 
-// deadline: the only time limit there is is that of this client. The answer comes before it, here a second before it, and is typed.
+// deadline: this client sets the only time limit there is. The answer comes before it, here a second before it, and is typed.
 func (s scenes) deadline(ctx context.Context) (entry, error) {
 	const allowed = 3 * time.Second
 	req := s.request("GET", "/slow")
@@ -171,7 +171,7 @@ func (s scenes) rawValue(ctx context.Context) (entry, error) {
 func (s scenes) breakerOpen(ctx context.Context) (entry, error) {
 	req := s.request("GET", "/broken")
 	req.MaxAttempts = 1
-	for failures := 0; failures < 20; failures++ {
+	for failures := range 20 {
 		resp, err := s.call(ctx, 30*time.Second, req)
 		if err != nil {
 			return nil, err

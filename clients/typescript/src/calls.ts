@@ -39,7 +39,7 @@ async function unknown() {
   return what(await broker.call(request('POST', '/lost', { body: Buffer.from('{}') }), 30_000));
 }
 
-// The only time limit there is is that of this client. The answer comes before it, here a second before it, and is typed.
+// This client sets the only time limit there is. The answer comes before it, here a second before it, and is typed.
 async function deadline() {
   const allowedMs = 3000;
   const began = performance.now();

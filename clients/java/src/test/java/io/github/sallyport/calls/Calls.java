@@ -89,7 +89,7 @@ public final class Calls {
     return what(broker.call(request(http("POST", "/lost").setBody(ByteString.copyFromUtf8("{}"))), HALF_A_MINUTE));
   }
 
-  /** The only time limit there is is that of this client. The answer comes before it, here a second before it, and is typed. */
+  /** This client sets the only time limit there is. The answer comes before it, here a second before it, and is typed. */
   private Map<String, Object> deadline() {
     var allowed = Duration.ofSeconds(3);
     var reserve = com.google.protobuf.Duration.newBuilder().setSeconds(1);
