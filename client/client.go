@@ -2,8 +2,8 @@
 // the broker's own errors say.
 //
 // The time allowed for a call is the deadline of its context. A call that was taken returns a typed outcome and no error,
-// whatever happened upstream; an error speaks of the broker or of the way to it. [NothingSent] tells whether such an error
-// proves that nothing left the broker. Where it does not, the effect is unknown: ask again under the same operation id only.
+// whatever happened upstream, and [Decide] says what to do about it. An error speaks of the broker or of the way to it:
+// [NothingSent] tells whether it proves that nothing left the broker, [DecideError] what to do about it.
 package client
 
 import (
@@ -46,9 +46,11 @@ type Client struct {
 // that is not there shows as the error of a call. Close ends it.
 func Dial(addr string, cfg Config) (*Client, error) {
 	opts := []grpc.DialOption{
-		// A retry by the library or a service config would repeat a call whose effect is unknown (contract.md §1).
-		grpc.WithDisableRetry(),
+		// A retry by the library would repeat a call whose effect is unknown. Three locks, since each is easily lost: ours has no
+		// retry policy, one that comes with name resolution is not read, and retries are off.
+		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
 		// A proxy named by the environment would read the token.
 		grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(transport(cfg.TLS)),

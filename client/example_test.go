@@ -26,21 +26,26 @@ func Example() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // the time allowed for the whole call
 	defer cancel()
-	resp, err := c.Call(ctx, &pb.CallRequest{
+	req := &pb.CallRequest{
 		Request:     &pb.HttpRequest{Method: "POST", Url: "https://api.example.com/orders", Body: []byte(`{"item":1}`)},
-		OperationId: "order-4711",
-	})
-	switch {
-	case client.NothingSent(err):
-		fmt.Println("nothing was sent:", err)
-	case err != nil:
-		fmt.Println("unknown; ask again under the same operation id:", err)
-	case resp.GetEffect() == pb.Effect_EFFECT_UNKNOWN: // decide by effect and next first, by outcome second
-		fmt.Println("it may have happened:", resp.GetNext())
-	default:
-		fmt.Println(resp.GetOutcome(), resp.GetResponse().GetStatus())
+		OperationId: "order-4711", // made and stored before the call, so that the same order can be asked for again
 	}
-	// Output: it may have happened: NEXT_STEP_RECONCILE
+	var advice client.Advice
+	resp, err := c.Call(ctx, req)
+	if err != nil {
+		advice = client.DecideError(err, req, false)
+	} else {
+		advice = client.Decide(resp)
+	}
+	switch advice.Step {
+	case client.StepDone:
+		fmt.Println("answered", resp.GetResponse().GetStatus())
+	case client.StepRetry, client.StepRetrySameID:
+		fmt.Println("again, not before", advice.After)
+	default:
+		fmt.Println(resp.GetOutcome(), advice.Step)
+	}
+	// Output: OUTCOME_UNKNOWN reconcile
 }
 
 // exampleBroker answers every call as a broker does whose upstream took the request and then vanished.

@@ -1,11 +1,6 @@
-"""Calls through a broker, from Python, over stubs generated from proto/sallyport/v1.
+"""Shows, call by call, what a client of a broker meets and how it decides.
 
-usage: calls.py BROKER UPSTREAM    (host:port of the broker, base URL of the upstream; prints a JSON report)
-
-The stubs are made with
-    python -m grpc_tools.protoc -I proto --python_out=DIR --grpc_python_out=DIR \
-        proto/sallyport/v1/call.proto proto/sallyport/v1/call_service.proto
-and found through PYTHONPATH=DIR.
+usage: calls.py BROKER UPSTREAM    (host:port of the broker, base URL of the upstream of clients/upstream; prints a JSON report)
 """
 
 import json
@@ -13,86 +8,98 @@ import sys
 import time
 
 import grpc
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
-from sallyport.v1 import call_pb2, call_service_pb2, call_service_pb2_grpc
+from google.protobuf import duration_pb2
 
-# A gRPC retry policy would send again what the broker refused to send again.
-OPTIONS = [("grpc.enable_retries", 0)]
+from sallyport.client import Client, decide, decide_error, explain
+from sallyport.v1 import call_pb2, call_service_pb2
 
 
-def request(method, url, headers=(), **fields):
-    """A CallRequest; fields are those of the message, but for the body."""
-    body = fields.pop("body", b"")
+def request(method, url, headers=(), body=b"", **fields):
+    """A CallRequest; fields are those of the message."""
     return call_service_pb2.CallRequest(
         request=call_pb2.HttpRequest(method=method, url=url, headers=headers, body=body), **fields
     )
 
 
 def what(response):
-    """What a caller decides by."""
+    """What a caller decides by, and what it decides."""
+    advice = decide(response)
     return {
         "outcome": call_pb2.Outcome.Name(response.outcome),
         "effect": call_pb2.Effect.Name(response.effect),
         "next": call_pb2.NextStep.Name(response.next),
+        "reason": call_pb2.Reason.Name(response.reason),
         "sends": response.sends,
         "status": response.response.status,
+        "advice": advice.step.value,
+        "delay_known": advice.after > 0,
     }
 
 
-def success(stub, upstream):
-    response = stub.Call(request("GET", upstream + "/ok"), timeout=10)
+def success(broker, upstream):
+    response = broker.call(request("GET", upstream + "/ok"), timeout=30)
     return what(response) | {"body": response.response.body.decode(), "attempts": len(response.attempts)}
 
 
-def unknown(stub, upstream):
+def unknown(broker, upstream):
     """The upstream takes a POST and never answers: nobody knows what it did, and nothing may be sent again."""
-    return what(stub.Call(request("POST", upstream + "/lost", body=b"{}"), timeout=10))
+    return what(broker.call(request("POST", upstream + "/lost", body=b"{}"), timeout=30))
 
 
-def deadline(stub, upstream):
-    """The only time limit there is is this client's own. The answer comes before it and is typed."""
-    allowed = 1.0
+def deadline(broker, upstream):
+    """This client sets the only time limit there is. The answer comes before it, here a second before it, and is typed."""
+    allowed, reserve = 3.0, duration_pb2.Duration(seconds=1)
     began = time.monotonic()
-    response = stub.Call(request("GET", upstream + "/slow"), timeout=allowed)
+    response = broker.call(request("GET", upstream + "/slow", reserve=reserve), timeout=allowed)
     return what(response) | {"in_time": time.monotonic() - began < allowed}
 
 
-def refused(stub, upstream):
+def too_large(broker, upstream):
+    """An answer above the limit is not taken, and of what it did nothing is known. A GET may be asked again."""
+    return what(broker.call(request("GET", upstream + "/large", max_response_bytes=1024), timeout=30))
+
+
+def refused(broker, upstream):
     """What the broker does not take is an error that says for sure that nothing was sent."""
+    asked = request("GET", upstream + "/ok#fragment")
     try:
-        stub.Call(request("GET", upstream + "/ok#fragment"), timeout=10)
+        broker.call(asked, timeout=30)
     except grpc.RpcError as error:
-        return {"code": error.code().name} | refusal(error)
-    return {"code": "OK"}
+        refusal = explain(error)
+        return {
+            "code": error.code().name,
+            "reason": refusal.reason,
+            "nothing_sent": refusal.nothing_sent,
+            "fields": refusal.fields,
+            "advice": decide_error(error, asked).step.value,
+        }
+    raise AssertionError("it was taken")
 
 
-def refusal(error):
-    """The details of an error (google.rpc.Status in the trailers). Without them, an error says nothing of what was sent."""
-    found = {}
-    for detail in rpc_status.from_call(error).details:
-        info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
-        if detail.Unpack(info):
-            found |= {"domain": info.domain, "reason": info.reason, "sent": info.metadata.get("sent")}
-        elif detail.Unpack(bad):
-            found["fields"] = [violation.field for violation in bad.field_violations]
-    return found
-
-
-def raw_value(stub, upstream):
-    """A header value that is not UTF-8 goes and comes as bytes: the upstream sends it back."""
+def raw_value(broker, upstream):
+    """A header value that is not UTF-8 goes and comes as bytes. The upstream sends it back."""
     sent = call_pb2.HttpHeader(name="X-Echo", raw_value=b"caf\xe9")
-    response = stub.Call(request("GET", upstream + "/echo", headers=[sent]), timeout=10)
+    response = broker.call(request("GET", upstream + "/echo", headers=[sent]), timeout=30)
     back = [h for h in response.response.headers if h.name.lower() == "x-echo"]
     return what(response) | {"values": [[h.value, h.raw_value.hex()] for h in back]}
 
 
+def breaker_open(broker, upstream):
+    """After five failures in a row the broker leaves the upstream alone, and says when to come again."""
+    for failures in range(20):
+        response = broker.call(request("GET", upstream + "/broken", max_attempts=1), timeout=30)
+        if response.outcome == call_pb2.OUTCOME_BREAKER_OPEN:
+            return what(response) | {"failures": failures}
+    raise AssertionError("the breaker did not open")
+
+
 def main():
-    broker, upstream = sys.argv[1:]
-    with grpc.insecure_channel(broker, options=OPTIONS) as channel:
-        stub = call_service_pb2_grpc.CallServiceStub(channel)
-        calls = [success, unknown, deadline, refused, raw_value]
-        json.dump({call.__name__: call(stub, upstream) for call in calls}, sys.stdout, indent=1)
+    target, upstream = sys.argv[1:]
+    # breaker_open comes last: it leaves the upstream refused for a while.
+    calls = [success, unknown, deadline, too_large, refused, raw_value, breaker_open]
+    with Client(target) as broker:
+        json.dump({call.__name__: call(broker, upstream) for call in calls}, sys.stdout, indent=1)
+        print()
 
 
 if __name__ == "__main__":

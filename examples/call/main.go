@@ -33,16 +33,17 @@ func call(ctx context.Context, url string) error {
 	// The time allowed is the deadline of the context; there is no other.
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	resp, err := broker.Call(ctx, &pb.CallRequest{Request: &pb.HttpRequest{Method: "GET", Url: url}})
+	req := &pb.CallRequest{Request: &pb.HttpRequest{Method: "GET", Url: url}}
+	resp, err := broker.Call(ctx, req)
 	if err != nil {
-		// The broker, or the way to it. Without proof that nothing was sent the effect is unknown.
-		return fmt.Errorf("nothing was sent: %t: %w", client.NothingSent(err), err)
+		// The broker, or the way to it: either nothing was sent, or nobody knows.
+		return fmt.Errorf("%s: %w", client.DecideError(err, req, false).Step, err)
 	}
-	switch resp.GetNext() {
-	case pb.NextStep_NEXT_STEP_DONE:
+	switch advice := client.Decide(resp); advice.Step {
+	case client.StepDone:
 		fmt.Printf("%d: %s", resp.GetResponse().GetStatus(), resp.GetResponse().GetBody())
-	case pb.NextStep_NEXT_STEP_RETRY, pb.NextStep_NEXT_STEP_RETRY_SAME_ID:
-		fmt.Printf("%s: try again in %s\n", resp.GetOutcome(), resp.GetRetryAfter().AsDuration())
+	case client.StepRetry, client.StepRetrySameID:
+		fmt.Printf("%s: try again in %s\n", resp.GetOutcome(), advice.After)
 	default:
 		fmt.Printf("%s, %s: %s\n", resp.GetOutcome(), resp.GetEffect(), resp.GetDetail())
 	}

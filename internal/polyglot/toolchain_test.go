@@ -1,6 +1,7 @@
 package polyglot
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -28,6 +30,26 @@ func command(t *testing.T, limit time.Duration, name string, args ...string) *ex
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	return exec.CommandContext(ctx, name, args...)
+}
+
+// must runs what has to succeed when the toolchain is there.
+func must(t *testing.T, c *exec.Cmd) {
+	t.Helper()
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(c.Args, " "), err, out)
+	}
+}
+
+// output is what a program printed.
+func output(t *testing.T, c *exec.Cmd) []byte {
+	t.Helper()
+	var errors bytes.Buffer
+	c.Stderr = &errors
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errors.String())
+	}
+	return out
 }
 
 // tool finds a program and its version, or skips.
@@ -83,4 +105,46 @@ func installed(t *testing.T, language, tools string, pins []string, install func
 		}
 	}
 	return dir
+}
+
+// staged copies what the build of a language reads, so that two runs at once do not meet and a build of the developer's own is
+// neither used nor touched. It gives the directory of the language.
+func staged(t *testing.T, language string) string {
+	t.Helper()
+	top := t.TempDir()
+	built := map[string]bool{"node_modules": true, "build": true, "target": true, "gen": true, "__pycache__": true}
+	for _, part := range []string{"clients/service_config.json", "clients/" + language, "proto/sallyport", "third_party/proto"} {
+		err := filepath.WalkDir(filepath.Join(root, part), func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			switch to := filepath.Join(top, rel); {
+			case d.IsDir() && (built[d.Name()] || strings.HasSuffix(d.Name(), ".egg-info")):
+				return filepath.SkipDir
+			case d.IsDir():
+				return os.MkdirAll(to, 0o755)
+			default:
+				if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+					return err
+				}
+				return copyFile(path, to)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(top, "clients", language)
+}
+
+func copyFile(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o600)
 }
