@@ -34,11 +34,7 @@ func say(text string, code int) habit {
 }
 
 // hangUp takes the request whole and closes the connection without a word.
-func hangUp(w http.ResponseWriter, _ *http.Request) {
-	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-		_ = conn.Close()
-	}
-}
+func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 // silence lasts until the broker gives up.
 func silence(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
