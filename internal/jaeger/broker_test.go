@@ -29,6 +29,9 @@ policies:
   - name: policies/weather
     match: { hosts: ["127.0.0.1"], path_prefix: /weather }
     breaker: { consecutive_failures: 2, open_base: 30s, open_jitter: 0 }
+  - name: policies/ferries
+    match: { hosts: ["127.0.0.1"], path_prefix: /ferries }
+    concurrency: { max_in_flight: 1, max_pending: 8, pending_wait: 100ms }
   - name: policies/tides
     match: { hosts: ["127.0.0.1"], path_prefix: /tides }
     attempt: { timeout: 300ms }
@@ -96,13 +99,19 @@ func (p place) unsampled() string { return "00-" + p.trace + "-" + p.span + "-00
 // call makes a call as a caller with that traceparent.
 func (b *broker) call(t *testing.T, traceparent string, req *pb.CallRequest) *pb.CallResponse {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	resp, err := b.calls.Call(metadata.AppendToOutgoingContext(ctx, "traceparent", traceparent), req)
+	resp, err := b.try(t, traceparent, req)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, b.log)
 	}
 	return resp
+}
+
+// try is for calls that may be refused, and may be used on any goroutine. More metadata are given as key and value in turn.
+func (b *broker) try(t *testing.T, traceparent string, req *pb.CallRequest, more ...string) (*pb.CallResponse, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return b.calls.Call(metadata.AppendToOutgoingContext(ctx, append(more, "traceparent", traceparent)...), req)
 }
 
 func request(method, url string) *pb.CallRequest {

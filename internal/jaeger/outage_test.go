@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc/metadata"
 
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
@@ -61,7 +60,7 @@ func TestLastSpansAreExportedAtTheEnd(t *testing.T) {
 	var last *pb.CallResponse
 	var inFlight errgroup.Group
 	inFlight.Go(func() (err error) {
-		last, err = b.calls.Call(metadata.AppendToOutgoingContext(t.Context(), "traceparent", caller(1).sampled()), request("GET", up.URL+"/slow"))
+		last, err = b.try(t, caller(1).sampled(), request("GET", up.URL+"/slow"))
 		return err
 	})
 	<-arrived

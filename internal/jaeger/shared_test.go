@@ -1,13 +1,13 @@
 package jaeger
 
 import (
-	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
@@ -80,8 +80,7 @@ func TestRefusedCallTellsWhyWithoutAnAttempt(t *testing.T) {
 		})
 	}
 
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", caller(3).sampled())
-	if _, err := b.calls.Call(ctx, request("CONNECT", up.URL)); status.Code(err) != codes.InvalidArgument {
+	if _, err := b.try(t, caller(3).sampled(), request("CONNECT", up.URL)); status.Code(err) != codes.InvalidArgument {
 		t.Fatal(err)
 	}
 	found := j.trace(t, caller(3).trace, 1)
@@ -96,6 +95,36 @@ func TestRefusedCallTellsWhyWithoutAnAttempt(t *testing.T) {
 	}
 }
 
+// A wait for a slot is told like any other, before it is known how it ends.
+func TestWaitForASlotIsShown(t *testing.T) {
+	j := startJaeger(t)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	up := startUpstream(t, map[string][]habit{"/ferries": {func(http.ResponseWriter, *http.Request) {
+		close(arrived)
+		<-release
+	}}})
+	b := startBroker(t, j.otlp["grpc"])
+	var holder errgroup.Group
+	holder.Go(func() error {
+		_, err := b.try(t, caller(0).sampled(), request("GET", up.URL+"/ferries"))
+		return err
+	})
+	<-arrived
+	resp := b.call(t, caller(1).sampled(), request("GET", up.URL+"/ferries"))
+	close(release)
+	if err := holder.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	call, _ := j.tree(t, caller(1), resp)
+	if resp.GetOutcome() != pb.Outcome_OUTCOME_OVERLOADED || !slices.Equal(events(t, &call), []string{"wait CONCURRENCY_LIMIT", "refused CONCURRENCY_LIMIT"}) {
+		t.Fatalf("events %q of %v", events(t, &call), resp)
+	}
+	same(t, "the wait", byKey(t, call.Events[0].Fields), map[string]any{"sallyport.wait.seconds": 0.1, "sallyport.attempt.kind": "PRIMARY"})
+	if call.Duration < 100_000 {
+		t.Errorf("over after %dµs", call.Duration)
+	}
+}
+
 // injected is what the policy adds to a request.
 const injected = "s3cret-of-the-broker"
 
@@ -107,17 +136,13 @@ func TestNoSecretReachesJaeger(t *testing.T) {
 		say("s3cret-in-an-answer", 503), say("s3cret-in-an-answer", 200),
 	}})
 	b := startBroker(t, j.otlp["grpc"])
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", caller(0).sampled(), "baggage", "user=s3cret-baggage",
-		"authorization", "Bearer s3cret-token")
-	resp, err := b.calls.Call(ctx, &pb.CallRequest{
+	resp, err := b.try(t, caller(0).sampled(), &pb.CallRequest{
 		Request: &pb.HttpRequest{
 			Method: "PUT", Url: up.URL + path + "?token=s3cret-in-query&s3cret-without-name&n=1", Body: []byte("s3cret-in-body"),
 			Headers: []*pb.HttpHeader{{Name: "Authorization", Value: "Bearer s3cret-in-header"}, {Name: "Cookie", Value: "id=s3cret-cookie"}},
 		},
 		Labels: map[string]string{"team": "checkout"},
-	})
+	}, "baggage", "user=s3cret-baggage", "authorization", "Bearer s3cret-token")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +156,8 @@ func TestNoSecretReachesJaeger(t *testing.T) {
 		same(t, "an attempt", attempts[i].tags(t), map[string]any{"url.full": up.URL + path + "?token=REDACTED&REDACTED&n=REDACTED", "sallyport.label.team": nil})
 	}
 	// Userinfo is refused before it could be shown.
-	ctx = metadata.AppendToOutgoingContext(t.Context(), "traceparent", caller(1).sampled())
-	if _, err := b.calls.Call(ctx, request("GET", strings.Replace(up.URL, "://", "://user:s3cret-password@", 1))); status.Code(err) != codes.InvalidArgument {
+	withPassword := strings.Replace(up.URL, "://", "://user:s3cret-password@", 1)
+	if _, err := b.try(t, caller(1).sampled(), request("GET", withPassword)); status.Code(err) != codes.InvalidArgument {
 		t.Fatal(err)
 	}
 	for _, found := range []trace{j.trace(t, caller(0).trace, 3), j.trace(t, caller(1).trace, 1)} {
