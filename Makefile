@@ -25,9 +25,9 @@ build: ## build bin/sallyport, one static binary
 # Of polyglot, -v prints why a language was skipped; -count=1, since the go command would remember a skip when what was missing has
 # come.
 .PHONY: test
-test: compiler ## vet, and all tests under the race detector
+test: compiler tools-jaeger ## vet, and all tests under the race detector
 	go vet ./...
-	go test -race -timeout $(TESTTIME) $(PACKAGES)
+	SALLYPORT_REQUIRE_JAEGER=1 go test -race -timeout $(TESTTIME) $(PACKAGES)
 	go test -race -timeout $(TESTTIME) -v -count=1 ./internal/polyglot
 
 # The race detector links C; without this the message would be about cgo and not about what is missing.
@@ -74,6 +74,19 @@ tools: ## install the pinned tools into bin/tools
 .PHONY: tools-proto
 tools-proto:
 	@scripts/tools.sh proto
+
+.PHONY: tools-jaeger
+tools-jaeger:
+	@scripts/tools.sh jaeger
+
+# Every listener is named: some would take all interfaces. Jaeger's own spans are switched off, so that it shows ours alone.
+.PHONY: jaeger
+jaeger: tools-jaeger ## run Jaeger on loopback: it takes traces at port 4317 and shows them at port 16686
+	OTEL_TRACES_SAMPLER=always_off bin/tools/all-in-one --log-level=warn \
+	  --collector.otlp.grpc.host-port=127.0.0.1:4317 --collector.otlp.http.host-port=127.0.0.1:4318 \
+	  --query.http-server.host-port=127.0.0.1:16686 --query.grpc-server.host-port=127.0.0.1:16685 \
+	  --collector.grpc-server.host-port=127.0.0.1:14250 --collector.http-server.host-port=127.0.0.1:14268 \
+	  --admin.http.host-port=127.0.0.1:14269
 
 .PHONY: bench
 bench: ## measure (figures in docs)

@@ -28,7 +28,7 @@ type Notice struct {
 	Kind call.Kind
 	// Reason for it.
 	Reason call.Reason
-	// Wait is how long; 0 for a refusal.
+	// Wait is how long, and in the queue for a slot how long at most; 0 for a refusal.
 	Wait time.Duration
 	// Shared is how that stands which all callers of the origin share.
 	Shared Shared

@@ -166,6 +166,7 @@ func (r *run) admit(ctx context.Context) Event {
 	slot, waiter, err := r.origin.bulkhead.Enter(now, r.plan.call.Caller, bulkhead.Criticality(r.plan.call.Criticality), r.plan.work.Sub(now))
 	granted := now
 	if waiter != nil {
+		r.notice(ctx, Notice{Kind: r.plan.kind(), Reason: call.ReasonConcurrencyLimit, Wait: waiter.Deadline.Sub(now)})
 		slot, err = queue(ctx, waiter)
 		granted = time.Now()
 	}

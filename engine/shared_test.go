@@ -136,10 +136,11 @@ func TestSlotIsHeldUntilTheAttemptIsOverAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := worked(t)
 		p.Concurrency = policy.Concurrency{MaxInFlight: 1, MaxPending: 1, PendingWait: 100 * time.Millisecond}
-		s := newShop(t, p, senderFunc(func(_ context.Context, _ *call.Call, _ call.Attempt) call.Result {
+		seen := &notices{}
+		s := &shop{engine: engine.New(senderFunc(func(_ context.Context, _ *call.Call, _ call.Attempt) call.Result {
 			time.Sleep(50 * time.Millisecond)
 			return status(200)
-		}))
+		}), seen, guard.New(guard.Config{}), engine.NewOrigins()), policy: p}
 		first := make(chan call.Final, 1)
 		go func() { first <- s.call(t.Context(), "one", "api.example.com", 10*time.Second) }()
 		synctest.Wait()
@@ -152,6 +153,11 @@ func TestSlotIsHeldUntilTheAttemptIsOverAndComesBack(t *testing.T) {
 		ended(t, f, call.OutcomeSuccess, call.ReasonSuccess, 1)
 		if a := f.Attempts[0]; a.Queued != 50*time.Millisecond || a.Offset != 50*time.Millisecond {
 			t.Errorf("queued %s, offset %s, want 50ms", a.Queued, a.Offset)
+		}
+		// What was told: the wait of the second call, whose end nobody knew then, and the refusal of the third.
+		if len(seen.all) != 2 || seen.all[0].Refused || seen.all[0].Wait != 100*time.Millisecond || seen.all[0].Kind != call.KindPrimary ||
+			seen.all[0].Reason != call.ReasonConcurrencyLimit || !seen.all[1].Refused || seen.all[1].Reason != call.ReasonConcurrencyLimit {
+			t.Errorf("noticed %+v", seen.all)
 		}
 	})
 }

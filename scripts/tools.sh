@@ -2,12 +2,12 @@
 # Installs the pinned tools into bin/tools, but only when their pins or the Go version changed: a cold build of them takes
 # minutes, and make asks for them every time.
 #
-# usage: scripts/tools.sh [proto] [lint]    (both when none is named)
+# usage: scripts/tools.sh [proto] [lint] [jaeger]    (all when none is named)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The tools stand in modules of their own, so that what they need never enters the product's go.mod. Three of them, because
-# buf asks for a later protobuf than the one our generator must match.
+# The tools stand in modules of their own, so that what they need never enters the product's go.mod. Several of them, because
+# buf asks for a later protobuf than the one our generator must match, and Jaeger for earlier ones of nearly everything.
 install_module() {
   local module=$1 stamp want
   stamp="bin/tools/.${module//\//-}.stamp"
@@ -22,7 +22,7 @@ install_module() {
   printf '%s\n' "$want" >"$stamp"
 }
 
-[[ $# -gt 0 ]] || set -- proto lint
+[[ $# -gt 0 ]] || set -- proto lint jaeger
 for group in "$@"; do
   case $group in
     proto)
@@ -30,8 +30,9 @@ for group in "$@"; do
       install_module tools/buf
       ;;
     lint) install_module tools/lint ;;
+    jaeger) install_module tools/jaeger ;;
     *)
-      echo "unknown group of tools: $group (proto, lint)" >&2
+      echo "unknown group of tools: $group (proto, lint, jaeger)" >&2
       exit 2
       ;;
   esac

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sallyport/sallyport/call"
@@ -52,14 +54,23 @@ func (c *Call) describe(asked *call.Call, f *call.Final, policy string) {
 	}
 }
 
-// Refuse ends the span of a call that was not taken, with the reason of the error that says so.
+// internal is the reason of a call that a panic ended. That is no refusal, and something may have been sent; it is the one end of a
+// call that the conventions call an error of the server (OTel semantic conventions for gRPC).
+const internal = "INTERNAL"
+
+// Refuse ends the span of a call that has no outcome, with the reason of the error that says so.
 func (c *Call) Refuse(reason string) {
 	if c.span == nil {
 		return
 	}
 	c.abandon()
 	c.span.SetAttributes(keyReason.String(reason))
-	c.span.AddEvent("refused", trace.WithAttributes(keyReason.String(reason)))
+	if reason == internal {
+		c.span.SetAttributes(semconv.ErrorTypeKey.String(internal))
+		c.span.SetStatus(codes.Error, "")
+	} else {
+		c.span.AddEvent("refused", trace.WithAttributes(keyReason.String(reason)))
+	}
 	c.span.End()
 }
 

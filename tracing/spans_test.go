@@ -234,6 +234,7 @@ func TestRefusedCallHasNoClientSpanAndTellsWhy(t *testing.T) {
 	for i, reason := range []string{"EGRESS_DENIED", "INVALID_REQUEST", "DEADLINE"} {
 		events := spans[i].GetEvents()
 		if spans[i].GetKind() != tracepb.Span_SPAN_KIND_SERVER || attributes(spans[i].GetAttributes())["sallyport.reason"] != reason ||
+			spans[i].GetStatus().GetCode() != tracepb.Status_STATUS_CODE_UNSET || // a no of ours is no error of ours
 			len(events) != 1 || events[0].GetName() != "refused" || attributes(events[0].GetAttributes())["sallyport.reason"] != reason {
 			t.Errorf("%s: %v", reason, spans[i])
 		}
@@ -275,6 +276,10 @@ func TestSpansOfACallThatPanicsEndOnce(t *testing.T) {
 	}
 	if spans[0].GetEndTimeUnixNano() < spans[1].GetEndTimeUnixNano() {
 		t.Error("the call's span ended before its attempt's")
+	}
+	if got := attributes(spans[0].GetAttributes()); spans[0].GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR || got["error.type"] != "INTERNAL" ||
+		got["sallyport.reason"] != "INTERNAL" || len(spans[0].GetEvents()) != 0 {
+		t.Errorf("status %v, %v, events %v", spans[0].GetStatus(), got, spans[0].GetEvents())
 	}
 }
 

@@ -1,0 +1,134 @@
+package jaeger
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+)
+
+// policies open this machine to the calls of the tests, with waits that are short and exact. A path stands for a habit of the upstream.
+const policies = `
+policies:
+  - name: policies/beside
+    match: { hosts: ["127.0.0.1"] }
+    retry: { backoff: { base: 20ms, jitter: JITTER_NONE } }
+    egress: { allow_cidrs: [127.0.0.0/8], any_port: true }
+  - name: policies/quotes
+    match: { hosts: ["127.0.0.1"], path_prefix: /quotes }
+    hedge: { delay: 50ms }
+  - name: policies/weather
+    match: { hosts: ["127.0.0.1"], path_prefix: /weather }
+    breaker: { consecutive_failures: 2, open_base: 30s, open_jitter: 0 }
+  - name: policies/ferries
+    match: { hosts: ["127.0.0.1"], path_prefix: /ferries }
+    concurrency: { max_in_flight: 1, max_pending: 8, pending_wait: 100ms }
+  - name: policies/tides
+    match: { hosts: ["127.0.0.1"], path_prefix: /tides }
+    attempt: { timeout: 300ms }
+    retry: { max_attempts: 1 }
+  - name: policies/accounts
+    match: { hosts: ["127.0.0.1"], path_prefix: /accounts }
+    credentials: [{ header: X-Key, secret: accounts-key, hosts: ["127.0.0.1"] }]
+`
+
+// broker is the built program, run as an operator runs it.
+type broker struct {
+	*process
+	conn  *grpc.ClientConn
+	calls pb.CallServiceClient
+}
+
+// startBroker runs a broker that exports to endpoint. A span is exported soon; the variables may say otherwise, and more.
+func startBroker(t *testing.T, endpoint string, variables ...string) *broker {
+	t.Helper()
+	dir := t.TempDir()
+	secrets, file := filepath.Join(dir, "secrets"), filepath.Join(dir, "policies.yaml")
+	if err := os.Mkdir(secrets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{file: policies, filepath.Join(secrets, "accounts-key"): injected} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	environment := append(withoutSettings(os.Environ()), "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_BSP_SCHEDULE_DELAY=20")
+	b := &broker{process: start(t, append(environment, variables...), program, "serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0",
+		"--data", filepath.Join(dir, "data"), "--policies", file, "--secrets", secrets)}
+	at := b.await(t, `msg=serving grpc=(\S+)`)[1]
+	var err error
+	if b.conn, err = grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.conn.Close() })
+	b.calls = pb.NewCallServiceClient(b.conn)
+	return b
+}
+
+// withoutSettings keeps what a developer has set for other brokers away from this one.
+func withoutSettings(environ []string) []string {
+	var kept []string
+	for _, e := range environ {
+		if !strings.HasPrefix(e, "SALLYPORT_") && !strings.HasPrefix(e, "OTEL_") {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// place is a caller's place in a trace.
+type place struct{ trace, span string }
+
+// caller makes places that differ.
+func caller(n int) place {
+	return place{fmt.Sprintf("4bf92f3577b34da6a3ce929d0e0e%04x", n), fmt.Sprintf("00f067aa0ba9%04x", n)}
+}
+
+func (p place) sampled() string   { return "00-" + p.trace + "-" + p.span + "-01" }
+func (p place) unsampled() string { return "00-" + p.trace + "-" + p.span + "-00" }
+
+// call makes a call as a caller with that traceparent.
+func (b *broker) call(t *testing.T, traceparent string, req *pb.CallRequest) *pb.CallResponse {
+	t.Helper()
+	resp, err := b.try(t, traceparent, req)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.log)
+	}
+	return resp
+}
+
+// try is for calls that may be refused, and may be used on any goroutine. More metadata are given as key and value in turn.
+func (b *broker) try(t *testing.T, traceparent string, req *pb.CallRequest, more ...string) (*pb.CallResponse, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return b.calls.Call(metadata.AppendToOutgoingContext(ctx, append(more, "traceparent", traceparent)...), req)
+}
+
+func request(method, url string) *pb.CallRequest {
+	return &pb.CallRequest{Request: &pb.HttpRequest{Method: method, Url: url}}
+}
+
+// dependOnSources looks at every source: the go command, which cannot know what another process builds and reads, then drops a
+// cached result of this test when one of them changes.
+func dependOnSources(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (d.Name() == "bin" || d.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
