@@ -32,6 +32,7 @@ func startChild(ctx context.Context, role string, orders any) (*child, error) {
 		return nil, fmt.Errorf("executable: %w", err)
 	}
 	c := &child{cmd: exec.CommandContext(ctx, self, "-role", role)} //nolint:gosec // this very program
+	c.cmd.Env = append(os.Environ(), environment(orders)...)
 	c.cmd.Stderr = os.Stderr
 	if c.orders, err = c.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("%s: %w", role, err)
@@ -51,6 +52,17 @@ func startChild(ctx context.Context, role string, orders any) (*child, error) {
 		return nil, fmt.Errorf("%s: %w", role, errors.Join(err, c.stop()))
 	}
 	return c, nil
+}
+
+// environment has a broker export one trace in a hundred, where there is a collector.
+func environment(orders any) []string {
+	upstream, ok := orders.(ready)
+	if !ok || upstream.OTLP == "" {
+		return nil
+	}
+	return []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + upstream.OTLP, "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.01",
+	}
 }
 
 func (c *child) read(v any) error {
@@ -75,7 +87,10 @@ func (c *child) stop() error {
 	return errors.Join(c.orders.Close(), c.cmd.Wait())
 }
 
-// fleet is the three processes and the connections to the two that are compared.
+// variants are the servers that are compared.
+var variants = []string{roleBare, roleBroker, rolePolicies}
+
+// fleet is the processes, and the connections to those that are compared.
 type fleet struct {
 	upstream *child
 	servers  map[string]*child
@@ -88,7 +103,7 @@ func startFleet(ctx context.Context) (*fleet, error) {
 	if f.upstream, err = startChild(ctx, roleUpstream, nil); err != nil {
 		return nil, err
 	}
-	for _, role := range []string{roleBare, roleBroker} {
+	for _, role := range variants {
 		c, err := startChild(ctx, role, f.upstream.at)
 		if err != nil {
 			f.stop()
@@ -146,7 +161,7 @@ func (f *fleet) run(ctx context.Context, c cell, length time.Duration) (sample, 
 // weighs on no figure.
 func (f *fleet) profile(ctx context.Context, o *options) error {
 	server := f.servers[roleBroker]
-	c := cell{roleBroker, "http", o.concurrency[0]}
+	c := cell{variant: roleBroker, scheme: "http", concurrency: o.concurrency[0]}
 	if _, err := f.load(ctx, c, warmUp); err != nil {
 		return err
 	}

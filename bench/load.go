@@ -38,13 +38,50 @@ func (s *sample) quantile(q float64) time.Duration {
 	return s.latencies[min(int(q*s.calls()), len(s.latencies)-1)]
 }
 
-// load keeps the cell's number of calls in flight for that long. Each caller makes its next call when it has its answer, so that
-// the rate is what the server can do and not what it was asked for. The first error ends it: a figure with errors in it is none.
+// load puts the cell's pressure on its server for that long.
 func (f *fleet) load(ctx context.Context, c cell, length time.Duration) (sample, error) {
 	url := f.upstream.at.HTTP
 	if c.scheme == "https" {
 		url = f.upstream.at.HTTPS
 	}
+	if c.rate > 0 {
+		return f.open(ctx, c, url, length)
+	}
+	return f.closed(ctx, c, url, length)
+}
+
+// open makes so many calls a second, whether or not the ones before have ended. A latency counts from the moment at which the call was
+// due, so that a server that stalls cannot hide the calls which came meanwhile.
+func (f *fleet) open(ctx context.Context, c cell, url string, length time.Duration) (sample, error) {
+	start := time.Now()
+	latencies := make([]time.Duration, int(length.Seconds()*float64(c.rate)))
+	group, ctx := errgroup.WithContext(ctx)
+	pace := time.NewTimer(0)
+	defer pace.Stop()
+	for i := range latencies {
+		due := start.Add(time.Duration(i) * time.Second / time.Duration(c.rate))
+		pace.Reset(time.Until(due))
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return sample{}, group.Wait() //nolint:wrapcheck // of our own function
+		}
+		group.Go(func() error {
+			err := callOnce(ctx, f.clients[c.variant][i%connections], url)
+			latencies[i] = time.Since(due)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return sample{}, err //nolint:wrapcheck // as above
+	}
+	slices.Sort(latencies)
+	return sample{took: time.Since(start), latencies: latencies}, nil
+}
+
+// closed keeps the cell's number of calls in flight for that long. Each caller makes its next call when it has its answer, so that
+// the rate is what the server can do and not what it was asked for. The first error ends it: a figure with errors in it is none.
+func (f *fleet) closed(ctx context.Context, c cell, url string, length time.Duration) (sample, error) {
 	start := time.Now()
 	end := start.Add(length)
 	each := make([][]time.Duration, c.concurrency)

@@ -27,6 +27,8 @@ const (
 	maxRounds      = 100
 	maxSeconds     = 60
 	maxConcurrency = 4096
+	maxRate        = 5000
+	maxOrigins     = 50_000
 	// warmUp opens the connections and fills the pools before a cell is measured.
 	warmUp = 500 * time.Millisecond
 )
@@ -40,6 +42,8 @@ type options struct {
 	schemes     []string
 	profile     string
 	inFlight    int
+	rate        int
+	origins     int
 }
 
 func main() {
@@ -60,8 +64,11 @@ func bench(ctx context.Context, args []string) error {
 	if o.role != "" {
 		return runRole(ctx, o.role, os.Stdin, os.Stdout)
 	}
-	if o.inFlight > 0 {
+	switch {
+	case o.inFlight > 0:
 		return inFlight(ctx, o.inFlight)
+	case o.origins > 0:
+		return idleOrigins(ctx, o.origins)
 	}
 	f, err := startFleet(ctx)
 	if err != nil {
@@ -91,12 +98,17 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&concurrency, "concurrency", "64,256", "concurrent calls, one number per cell")
 	fs.BoolVar(&secure, "tls", true, "measure an https upstream as well")
 	fs.StringVar(&o.profile, "profile", "", "after the rounds, write a CPU profile of the broker to this file")
+	fs.IntVar(&o.rate, "rate", 1000, "calls a second of the open loop; 0 leaves it out")
+	fs.IntVar(&o.origins, "origins", 0, "measure the broker's memory after one call to each of so many origins, and nothing else")
 	fs.IntVar(&o.inFlight, "inflight", 0, "measure the broker's memory with so many calls in flight, and nothing else")
 	if err := fs.Parse(args); err != nil {
 		return o, fmt.Errorf("flags: %w", err)
 	}
 	if o.rounds < 1 || o.rounds > maxRounds || seconds <= 0 || seconds > maxSeconds {
 		return o, fmt.Errorf("give 1 to %d rounds of at most %d seconds", maxRounds, maxSeconds)
+	}
+	if o.rate < 0 || o.rate > maxRate || o.origins < 0 || o.origins > maxOrigins {
+		return o, fmt.Errorf("give a -rate up to %d and -origins up to %d", maxRate, maxOrigins)
 	}
 	if o.inFlight < 0 || o.inFlight > maxInFlight {
 		return o, fmt.Errorf("-inflight %d: give 1 to %d", o.inFlight, maxInFlight)
@@ -119,21 +131,23 @@ func parse(args []string) (options, error) {
 // cell is one thing to measure.
 type cell struct {
 	variant, scheme string
-	concurrency     int
+	concurrency     int // calls at once, each caller with its next call when it has its answer; 0: open loop
+	rate            int // calls a second, whatever becomes of them; 0: closed loop
 }
 
-func (c cell) String() string {
-	return fmt.Sprintf("%s %s, %d calls at once", c.variant, c.scheme, c.concurrency)
+func (c cell) String() string { return c.variant + " " + c.scheme + ", " + c.pressure() }
+
+// pressure is the load of the cell.
+func (c cell) pressure() string {
+	if c.rate > 0 {
+		return fmt.Sprintf("%d/s", c.rate)
+	}
+	return fmt.Sprintf("%d at once", c.concurrency)
 }
 
 // cells gives every combination in a random order.
 func (o *options) cells() []cell {
-	var all []cell
-	for _, n := range o.concurrency {
-		for _, scheme := range o.schemes {
-			all = append(all, cell{roleBare, scheme, n}, cell{roleBroker, scheme, n})
-		}
-	}
+	all := o.inOrder()
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,22 +14,25 @@ func report(o *options, results map[cell][]sample) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s. %s. %d rounds of %s, interleaved in random order; %d gRPC connections, answers of %d bytes. Medians over the rounds.\n\n",
 		time.Now().UTC().Format(time.DateOnly), machine(), o.rounds, o.length, connections, answerBytes)
-	b.WriteString("| upstream | at once | server | calls/s | CPU s per 100 000 calls | p50 | p99 | allocations per call | bytes per call |\n")
-	b.WriteString("|---|---:|---|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString("The brokers export one trace in a hundred. In the open loop a call's latency counts from the moment at which it was due.\n\n")
+	b.WriteString("| upstream | load | server | calls/s | CPU s per 100 000 calls | p50 | p99 | allocations per call | bytes per call |\n")
+	b.WriteString("|---|---|---|---:|---:|---:|---:|---:|---:|\n")
 	for _, c := range o.inOrder() {
 		s := results[c]
-		fmt.Fprintf(&b, "| %s | %d | %s | %.0f | %.2f | %s | %s | %.0f | %.0f |\n", c.scheme, c.concurrency, c.variant,
+		fmt.Fprintf(&b, "| %s | %s | %s | %.0f | %.2f | %s | %s | %.0f | %.0f |\n", c.scheme, c.pressure(), c.variant,
 			median(s, (*sample).rate), median(s, (*sample).cpuPer100k),
 			millis(median(s, quantileOf(0.50))), millis(median(s, quantileOf(0.99))),
 			median(s, (*sample).mallocsPerCall), median(s, (*sample).bytesPerCall))
 	}
-	b.WriteString("\n| upstream | at once | CPU broker/bare, median (range) | calls/s | p50 | p99 | allocations |\n|---|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString("\n| of bare | upstream | load | CPU, median (range) | calls/s | p50 | p99 | allocations |\n|---|---|---|---:|---:|---:|---:|---:|\n")
 	for _, c := range o.inOrder() {
-		if c.variant != roleBroker {
+		if c.variant == roleBare {
 			continue
 		}
-		broker, bare := results[c], results[cell{roleBare, c.scheme, c.concurrency}]
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s |\n", c.scheme, c.concurrency,
+		beside := c
+		beside.variant = roleBare
+		broker, bare := results[c], results[beside]
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", c.variant, c.scheme, c.pressure(),
 			ratio(broker, bare, (*sample).cpuPer100k), ratio(broker, bare, (*sample).rate),
 			ratio(broker, bare, quantileOf(0.50)), ratio(broker, bare, quantileOf(0.99)), ratio(broker, bare, (*sample).mallocsPerCall))
 	}
@@ -39,10 +43,18 @@ func report(o *options, results map[cell][]sample) string {
 func (o *options) inOrder() []cell {
 	var all []cell
 	for _, scheme := range o.schemes {
-		for _, n := range o.concurrency {
-			all = append(all, cell{roleBare, scheme, n}, cell{roleBroker, scheme, n})
+		for _, variant := range variants {
+			for _, n := range o.concurrency {
+				all = append(all, cell{variant: variant, scheme: scheme, concurrency: n})
+			}
+			if o.rate > 0 && scheme == "http" {
+				all = append(all, cell{variant: variant, scheme: scheme, rate: o.rate})
+			}
 		}
 	}
+	slices.SortStableFunc(all, func(a, b cell) int {
+		return cmp.Or(cmp.Compare(a.scheme, b.scheme), cmp.Compare(a.rate, b.rate), cmp.Compare(a.concurrency, b.concurrency))
+	})
 	return all
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 const (
 	roleBare     = "bare"
 	roleBroker   = "broker"
+	rolePolicies = "broker, 1000 policies"
 	roleUpstream = "upstream"
 	roleSlow     = "slow"
 )
@@ -30,6 +32,8 @@ type ready struct {
 	HTTP  string `json:"http,omitempty"`
 	HTTPS string `json:"https,omitempty"`
 	CA    string `json:"ca,omitempty"`
+	// OTLP is where spans may be sent; they are taken and forgotten.
+	OTLP string `json:"otlp,omitempty"`
 	// Slow: the upstream holds its answers, so that the broker must be told to be patient.
 	Slow bool `json:"slow,omitempty"`
 }
@@ -50,6 +54,7 @@ type usage struct {
 // runRole is a child: it starts, says where it is, and answers one line for each line it is sent, until there are no more.
 //
 //	usage          what the process used so far
+//	collected      the same, after a collection of garbage
 //	profile FILE   begins a CPU profile
 //	profiled       ends it
 func runRole(ctx context.Context, role string, in io.Reader, out io.Writer) error {
@@ -95,7 +100,9 @@ func startRole(ctx context.Context, role string, lines *bufio.Scanner) (ready, f
 	case roleBare:
 		return startBare(ctx, upstream.CA)
 	case roleBroker:
-		return startBroker(ctx, &upstream)
+		return startBroker(ctx, &upstream, nil)
+	case rolePolicies:
+		return startBroker(ctx, &upstream, manyPolicies())
 	}
 	return ready{}, nil, fmt.Errorf("no role %q", role)
 }
@@ -104,6 +111,9 @@ func obey(line string) (usage, error) {
 	verb, file, _ := strings.Cut(line, " ")
 	switch verb {
 	case "usage":
+		return used()
+	case "collected":
+		debug.FreeOSMemory()
 		return used()
 	case "profile":
 		f, err := os.Create(file)

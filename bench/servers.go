@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -36,28 +38,32 @@ func listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// startBroker starts the broker as `sallyport serve --dev` does, under the default policy with the upstream's authority added, and
-// with the patience that a slow upstream needs. Every call counts toward the byte limit with the largest answer it would take, which
-// the load has room for.
-func startBroker(ctx context.Context, upstream *ready) (ready, func(), error) {
+// startBroker starts the broker as `sallyport serve --dev` does, under the default policy with the upstream's authority added, with the
+// patience that a slow upstream needs, and with these policies beside. Spans are exported as the environment says. Every call counts
+// toward the byte limit with the largest answer it would take, which the load has room for.
+func startBroker(ctx context.Context, upstream *ready, beside []policy.Rule) (ready, func(), error) {
 	l, err := listen(ctx)
 	if err != nil {
 		return ready{}, nil, err
 	}
-	rules := []policy.Rule{{Name: policy.DefaultName, Revision: 1, File: true, Settings: policy.Settings{
+	rules := append(beside, policy.Rule{Name: policy.DefaultName, Revision: 1, File: true, Settings: policy.Settings{
 		Egress: policy.EgressRule{TLS: policy.TLSRule{CAPEM: &upstream.CA}},
-	}}}
+	}})
 	if upstream.Slow {
-		rules[0].Attempt.Timeout = new(heldFor)
-		rules[0].Concurrency.MaxInFlight = new(uint32(0)) // no limit
+		fallback := &rules[len(rules)-1]
+		fallback.Attempt.Timeout = new(heldFor)
+		fallback.Concurrency.MaxInFlight = new(uint32(0)) // no limit
 	}
 	table, err := policy.Compile(rules, policy.Options{Generations: new(atomic.Uint64)})
 	if err != nil {
 		return ready{}, nil, err
 	}
 	g := guard.New(guard.Config{Dev: true})
-	transport := egress.New(egress.Config{Guard: g, UserAgent: "sallyport/bench"})
-	observer := &tracing.Observer{}
+	transport := egress.New(egress.Config{Guard: g, UserAgent: "sallyport/bench", Resolver: here{}})
+	observer, err := tracing.New(ctx, os.LookupEnv, "bench", slog.New(slog.DiscardHandler))
+	if err != nil {
+		return ready{}, nil, err
+	}
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: engine.New(transport, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
 	}, table)
@@ -73,7 +79,33 @@ func startBroker(ctx context.Context, upstream *ready) (ready, func(), error) {
 		server.Drain(ctx)
 		<-served
 		transport.Close()
+		_ = observer.Close(ctx) // nothing is measured any more
 	}, nil
+}
+
+// here finds every name on this machine, so that there can be many origins.
+type here struct{}
+
+// LookupNetIP gives the loopback address (egress.Resolver).
+func (here) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
+}
+
+// manyPolicies are a thousand, by host, path and caller; a hundred of them are for the upstream's own host, and one is the load's.
+func manyPolicies() []policy.Rule {
+	const total, same = 1000, 100
+	rules := make([]policy.Rule, 0, total+1)
+	for i := range total {
+		m := policy.Match{Hosts: []string{fmt.Sprintf("host%d.example.com", i)}, PathPrefix: fmt.Sprintf("/service%d", i), Callers: []string{fmt.Sprint("caller", i)}}
+		switch {
+		case i == 0:
+			m = policy.Match{Hosts: []string{"127.0.0.1"}, PathPrefix: "/orders", Callers: []string{"local"}}
+		case i < same:
+			m.Hosts = []string{"127.0.0.1"}
+		}
+		rules = append(rules, policy.Rule{Name: fmt.Sprint("policies/p", i), Revision: 1, File: true, Match: m})
+	}
+	return rules
 }
 
 // startBare starts the handler that a service would write without a broker.

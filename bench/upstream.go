@@ -16,7 +16,9 @@ import (
 	"net/http"
 	"time"
 
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 )
 
 // answerBytes is the size of an answer's body.
@@ -38,8 +40,11 @@ func startUpstream(ctx context.Context) (ready, func(), error) {
 		return ready{}, nil, err
 	}
 	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/octet-stream")
+			if r.URL.Path == onceOnly {
+				w.Header().Set("Connection", "close")
+			}
 			_, _ = w.Write(body) // a client that is gone is not counted
 		}),
 		ReadHeaderTimeout: time.Minute,
@@ -50,11 +55,35 @@ func startUpstream(ctx context.Context) (ready, func(), error) {
 	var serving errgroup.Group
 	serving.Go(func() error { return server.Serve(plain) })
 	serving.Go(func() error { return server.Serve(secure) })
-	at := ready{HTTP: "http://" + plain.Addr().String(), HTTPS: "https://" + secure.Addr().String(), CA: ca}
+	spans, err := listen(ctx)
+	if err != nil {
+		return ready{}, nil, err
+	}
+	collector := grpc.NewServer()
+	collectorpb.RegisterTraceServiceServer(collector, sink{})
+	serving.Go(func() error { return collector.Serve(spans) })
+	at := ready{
+		HTTP: "http://" + plain.Addr().String(), HTTPS: "https://" + secure.Addr().String(), CA: ca,
+		OTLP: "http://" + spans.Addr().String(),
+	}
 	return at, func() {
+		collector.Stop()
 		_ = server.Close() // nothing is measured any more
-		_ = serving.Wait() // both say that the server was closed
+		_ = serving.Wait() // they say that they were closed
 	}, nil
+}
+
+// onceOnly is the path whose answer ends its connection.
+const onceOnly = "/once"
+
+// sink is a collector that forgets what it is sent.
+type sink struct {
+	collectorpb.UnimplementedTraceServiceServer
+}
+
+// Export takes a batch (OTLP/gRPC).
+func (sink) Export(context.Context, *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
+	return &collectorpb.ExportTraceServiceResponse{}, nil
 }
 
 // certificate makes a self-signed certificate for 127.0.0.1, and its PEM.
