@@ -18,10 +18,32 @@ func TestUncontendedPathTakesNoMemory(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { slotOf(t, b, "a").Release() }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+	// Trim takes what is free, and no more.
+	slot := slotOf(t, b, "a")
+	slotOf(t, b, "a").Release()
+	if n := testing.AllocsPerRun(100, func() { b.Trim(); slotOf(t, b, "a").Release() }); n != 0 {
+		t.Errorf("%v allocations while a slot is taken", n)
+	}
+	slot.Release()
+	for range 20 {
+		b.Trim()
+		slotOf(t, b, "a").Release()
+	}
+	if n := testing.AllocsPerRun(100, func() { slotOf(t, b, "a").Release() }); n != 0 {
+		t.Errorf("%v allocations after it was trimmed", n)
+	}
 }
 
 // TestIdleBulkheadIsSmall: what a storm needed is gone with it. An idle origin has 2 KiB for all of its state.
 func TestIdleBulkheadIsSmall(t *testing.T) {
+	for trimmed, most := range map[bool]int64{false: 320, true: 112} {
+		if each := heapPer(t, trimmed); each > most {
+			t.Errorf("trimmed: %v: %d bytes a bulkhead, want at most %d", trimmed, each, most)
+		}
+	}
+}
+
+func heapPer(t *testing.T, trimmed bool) int64 {
 	const many = 200
 	kept := make([]*bulkhead.Bulkhead, many)
 	heap := func() int64 {
@@ -44,14 +66,14 @@ func TestIdleBulkheadIsSmall(t *testing.T) {
 		for _, slot := range slots {
 			slot.Release()
 		}
+		if trimmed {
+			b.Trim()
+		}
 		kept[i] = b
 	}
-	if each := (heap() - before) / many; each > 600 {
-		t.Errorf("%d bytes a bulkhead, want at most 600", each)
-	} else {
-		t.Logf("%d bytes a bulkhead", each)
-	}
+	each := (heap() - before) / many
 	runtime.KeepAlive(kept)
+	return each
 }
 
 func BenchmarkEnterRelease(b *testing.B) {
