@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"iter"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -113,7 +114,8 @@ func (s *registryShard[K, V]) unlinkLocked(e *entry[K, V]) {
 	e.prev.next, e.next.prev = e.next, e.prev
 }
 
-// all gives every value there is, a shard at a time. No lock is held meanwhile: a value that has just been forgotten may be among them.
+// all gives every value there is, a shard at a time, and lets others run between two shards. No lock is held meanwhile: a value that has
+// just been forgotten may be among them.
 func (r *registry[K, V]) all() iter.Seq[V] {
 	return func(yield func(V) bool) {
 		some := make([]*entry[K, V], 0, originsMax/shards+evictionLook)
@@ -124,6 +126,7 @@ func (r *registry[K, V]) all() iter.Seq[V] {
 					return
 				}
 			}
+			runtime.Gosched()
 		}
 	}
 }
