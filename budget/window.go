@@ -99,12 +99,13 @@ func (w *window) trim(at time.Duration) {
 	if r == nil {
 		return
 	}
-	firsts, retries, _ := w.counts(at)
-	if firsts == 0 && retries == 0 && !r.callers.active(at-w.grid.period()) {
+	// A first attempt shows its caller; a retry may be sent long after its caller was seen.
+	now, seen := w.grid.locate(at), r.callers.active(at-w.grid.period())
+	if !seen && r.retries.count(now, w.tie()) == 0 {
 		w.recent = nil
 		return
 	}
-	r.callers.trim(w.grid.locate(at), w.tie())
+	r.callers.trim(now, w.tie())
 }
 
 // allowance is how many extra attempts the window holds.

@@ -35,7 +35,7 @@ func heapPer(c hedge.Config, triggers int) uint64 {
 
 // TestIdleTriggerIsSmall: an idle origin has 2 KiB for all of its state.
 func TestIdleTriggerIsSmall(t *testing.T) {
-	for name, limit := range map[string]uint64{"fixed": 100, "percentile": 700} {
+	for name, limit := range map[string]uint64{"fixed": 100, "percentile": 400} {
 		if each := heapPer(kinds()[name], 500); each >= limit {
 			t.Errorf("%s: %d bytes a trigger, want less than %d", name, each, limit)
 		}
