@@ -21,8 +21,9 @@ type busy struct {
 }
 
 // policy is one under which all of it may be.
-func (u busy) policy(t testing.TB) *policy.Effective {
-	p := *sharedPolicy(t)
+func (u busy) policy(tb testing.TB) *policy.Effective {
+	tb.Helper()
+	p := *sharedPolicy(tb)
 	p.Budget.Window = &policy.BudgetWindow{Ratio: 1, Period: 10 * time.Second, MinPerSecond: 10}
 	p.Hedge = u.hedge
 	p.Hedge.MaxExtra, p.Hedge.MaxHedges = 1, 1
@@ -30,7 +31,8 @@ func (u busy) policy(t testing.TB) *policy.Effective {
 }
 
 // play has every caller make all its attempts together, the first ones before the extra ones, and leaves the origin to itself.
-func (u busy) play(t testing.TB, o *Origins, name string, p *policy.Effective, now time.Time) {
+func (u busy) play(tb testing.TB, o *Origins, name string, p *policy.Effective, now time.Time) {
+	tb.Helper()
 	calls := make([]*call.Call, u.callers)
 	origins := make([]origin, u.callers)
 	for i := range calls {
@@ -42,8 +44,8 @@ func (u busy) play(t testing.TB, o *Origins, name string, p *policy.Effective, n
 	var tokens []budget.Token
 	check := func(err error) {
 		if err != nil {
-			t.Helper()
-			t.Fatal(err)
+			tb.Helper()
+			tb.Fatal(err)
 		}
 	}
 	start := func(i int) {
@@ -103,6 +105,7 @@ func (u busy) play(t testing.TB, o *Origins, name string, p *policy.Effective, n
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
+	runtime.GC() // what lay in a pool survives the first
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
@@ -190,12 +193,12 @@ func TestSweepBesideCalls(t *testing.T) {
 	var callers, sweeper sync.WaitGroup
 	done := make(chan struct{}) // closed when the callers have ended
 	sweeper.Go(func() {
-		for n := time.Duration(0); ; n++ {
+		for now := start; ; now = now.Add(time.Second) {
 			select {
 			case <-done:
 				return
 			default:
-				o.Sweep(start.Add(n * time.Second))
+				o.Sweep(now)
 			}
 		}
 	})

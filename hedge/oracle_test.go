@@ -37,7 +37,10 @@ func (o *oracle) keep(latency time.Duration) {
 	for (latency+unit-1)/unit > 9999 { // four digits
 		unit *= 10
 	}
-	o.samples = append(o.samples, (latency+unit-1)/unit*unit)
+	if rest := latency % unit; rest > 0 {
+		latency += unit - rest
+	}
+	o.samples = append(o.samples, latency)
 }
 
 func (o *oracle) learn(now time.Time, latency time.Duration) {

@@ -14,23 +14,23 @@ const (
 	mantissas  = 10_000
 	mantissas0 = mantissas / 10 // the least with an exponent
 	perDigit   = mantissas - mantissas0
-	longest    = (mantissas - 1) * 1_000_000 * time.Microsecond
+	longest    = (mantissas - 1) * time.Second // whose exponent is 6
 )
 
 func sampleOf(latency time.Duration) sample {
-	latency = min(max(latency, 0), longest)
-	unit, exponent := time.Microsecond, 0
-	for latency > (mantissas-1)*unit {
+	micros := (min(max(latency, 0), longest) + time.Microsecond - 1).Microseconds()
+	unit, exponent := int64(1), int64(0)
+	for micros > (mantissas-1)*unit {
 		unit *= 10
 		exponent++
 	}
-	return sample(perDigit*exponent + int((latency+unit-1)/unit))
+	return sample(perDigit*exponent + (micros+unit-1)/unit) //nolint:gosec // 63 999 at most
 }
 
 func (s sample) duration() time.Duration {
-	unit, mantissa := time.Microsecond, time.Duration(s)
+	unit, mantissa := int64(1), int64(s)
 	for ; mantissa >= mantissas; mantissa -= perDigit {
 		unit *= 10
 	}
-	return mantissa * unit
+	return time.Duration(mantissa*unit) * time.Microsecond
 }
