@@ -28,6 +28,14 @@ func (b *Breaker) Reset(now time.Time) Transition {
 	return b.restartLocked(CauseReset, b.atLocked(now))
 }
 
+// Trim gives back the memory of a window that nothing is in. No answer is another one because of it; whoever keeps breakers of idle
+// origins calls it now and then.
+func (b *Breaker) Trim(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.window.trim(b.atLocked(now), b.config.Window)
+}
+
 // restartLocked begins where the mode says.
 func (b *Breaker) restartLocked(cause Cause, at time.Duration) Transition {
 	b.cooldown, b.openUntil, b.anyProbeAt, b.failedProbes = 0, 0, 0, 0

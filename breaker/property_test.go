@@ -162,7 +162,7 @@ func live(t *rapid.T) {
 		l.warm(t)
 	}
 	for range rapid.IntRange(1, 120).Draw(t, "steps") {
-		switch rapid.IntRange(0, 10).Draw(t, "what") {
+		switch rapid.IntRange(0, 11).Draw(t, "what") {
 		case 0, 1, 2:
 			l.come(t)
 		case 3:
@@ -181,6 +181,8 @@ func live(t *rapid.T) {
 			}
 		case 10: // late, and mostly again
 			l.end(t, len(l.flying))
+		case 11: // the oracle knows nothing of it
+			l.b.Trim(zero.Add(l.now))
 		}
 		l.compare(t)
 	}

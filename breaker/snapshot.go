@@ -53,9 +53,10 @@ func (b *Breaker) Snapshot(now time.Time) Snapshot {
 	defer b.mu.Unlock()
 	at := b.atLocked(now)
 	b.window.expire(at, b.config.Window)
+	sum := b.window.sum()
 	s := Snapshot{
 		State: b.stateLocked(at), Mode: b.mode, Generation: b.generation, Consecutive: b.consecutive,
-		Attempts: b.window.sum.counted, Failed: b.window.sum.failed, Slow: b.window.sum.slow, Excused: b.window.sum.excused,
+		Attempts: sum.counted, Failed: sum.failed, Slow: sum.slow, Excused: sum.excused,
 		Callers:    b.callers.active(&b.window),
 		Suspicious: at < b.suspiciousUntil,
 		Ramping:    b.ramping && at-b.since < b.config.Ramp,

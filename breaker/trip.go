@@ -73,7 +73,7 @@ func (b *Breaker) failingLocked(at time.Duration) bool {
 		return true
 	}
 	b.window.expire(at, b.config.Window)
-	sum := &b.window.sum
+	sum := b.window.sum()
 	bad := float64(sum.failed) + float64(sum.excused)
 	return bad > 0 && 2*bad >= b.config.FailureRate*(float64(sum.counted)+float64(sum.excused))
 }
@@ -84,7 +84,7 @@ func (b *Breaker) tripLocked(r *Result, counted bool, at time.Duration) Cause {
 	if b.mode != Auto {
 		return 0
 	}
-	c, sum := &b.config, &b.window.sum
+	c, sum := &b.config, b.window.sum()
 	row, least := c.ConsecutiveFailures, max(c.MinRequests, 1)
 	if at < b.suspiciousUntil {
 		row, least = row-row/2, least-least/2

@@ -140,6 +140,16 @@ func (b *Budget) SetShare(f float64) {
 	}
 }
 
+// Trim gives back the memory of what no longer counts, which is all but settings and totals once nothing happened for a period. No
+// answer is another one because of it; whoever keeps budgets of idle origins calls it now and then.
+func (b *Budget) Trim(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if at := b.atLocked(now); b.window != nil {
+		b.window.trim(at)
+	}
+}
+
 // atLocked is now as the time since the first instant seen, and never goes back.
 func (b *Budget) atLocked(now time.Time) time.Duration {
 	if b.start.IsZero() {

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"maps"
 	"math"
 	"time"
 )
@@ -35,6 +36,9 @@ func (c *callers) saw(caller string, at time.Duration) {
 
 // contended reports whether anybody but the caller seen last was seen after an instant.
 func (c *callers) contended(after time.Duration) bool { return c.otherAt > after }
+
+// active reports whether anybody was seen after an instant.
+func (c *callers) active(after time.Duration) bool { return c.recentAt > after }
 
 // account is where a caller's extra attempts are counted, nil while it has none.
 func (c *callers) account(caller string) *taken {
@@ -76,9 +80,22 @@ func (c *callers) sweep(now instant, tie bool) {
 		return
 	}
 	c.swept = now.tick
-	for name, t := range c.accounts {
-		if t.count(now, tie) == 0 {
-			delete(c.accounts, name)
-		}
+	c.dropEmpty(now, tie)
+}
+
+func (c *callers) dropEmpty(now instant, tie bool) {
+	maps.DeleteFunc(c.accounts, func(_ string, t *taken) bool { return t.count(now, tie) == 0 })
+}
+
+// trim drops empty accounts and gives back the memory of the table. While callers without an account have taken anything together, the
+// others stay: an account of its own is nothing the sharers may come by the sooner because somebody tidied up.
+func (c *callers) trim(now instant, tie bool) {
+	if c.rest.count(now, tie) > 0 {
+		return
+	}
+	c.rest = nil
+	c.dropEmpty(now, tie)
+	if len(c.accounts) == 0 {
+		c.accounts = nil
 	}
 }

@@ -26,7 +26,8 @@ type Config struct {
 	// Window or TokenBucket is the kind, exactly one of them not nil.
 	Window      *Window
 	TokenBucket *TokenBucket
-	// CallerMaxShare is the part of a window's allowance that one caller may take while others contend, 0 to 1; 0: none at all.
+	// CallerMaxShare is the part of a window's allowance that one caller may take while others contend, 0 to 1; 0: none at all,
+	// 1: all of it, and no caller is told from another.
 	// A token bucket has no allowance to share and takes no notice.
 	CallerMaxShare float64
 }

@@ -34,6 +34,9 @@
 // next one would be granted its place, and both would be sent within a period: twice the allowance. This way what is sent in any
 // period is within the allowance there was at the last grant among it.
 //
+// A window in use costs some 600 bytes, and some 250 for each caller, 64 at most, that took an extra attempt in the last
+// period. After a period in which nothing happened Trim makes 160 bytes of all that.
+//
 // The package reads no clock and starts no goroutine: the instant is a parameter. An instant older than one already seen counts as
 // the latest seen, since callers read their clocks before they get the lock.
 package budget

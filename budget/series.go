@@ -2,8 +2,8 @@ package budget
 
 import "time"
 
-// steps is the resolution: a period is kept as this many counts, plus the one that is leaving. With it a budget costs a few hundred
-// bytes whatever the traffic. What falls into one step leaves the window together, and always to the safe side: extra attempts with
+// steps is the resolution: a period is kept as this many counts, plus the one that is leaving. With it a series costs under 200 bytes
+// whatever the traffic. What falls into one step leaves the window together, and always to the safe side: extra attempts with
 // the last of their step, first attempts with the first of theirs. A burst and a lone attempt leave exactly a period after they
 // came; in dense traffic the allowance used is up to 1/20 below the one allowed, and never above.
 const steps = 20

@@ -46,9 +46,8 @@ func (b *Budget) Snapshot(now time.Time) Snapshot {
 		}
 		return s
 	}
-	w, here := b.window, b.window.grid.locate(at)
-	s.Firsts, s.Retries, s.Outstanding = w.firsts.count(here, false), w.retries.count(here, w.tie), w.retries.outstanding
-	s.Allowance = w.allowance(s.Firsts, b.share)
+	s.Firsts, s.Retries, s.Outstanding = b.window.counts(at)
+	s.Allowance = b.window.allowance(s.Firsts, b.share)
 	s.Left = max(s.Allowance-float64(s.Retries), 0)
 	return s
 }

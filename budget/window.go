@@ -8,62 +8,104 @@ type window struct {
 	ratio    float64
 	floor    float64 // min_per_second · period
 	maxShare float64
-	tie      bool // an extra attempt whose mark is too coarse to tell counts as still in the window
-	firsts   series
-	retries  taken
-	callers  callers
+	recent   *recent // nil before the first event, and while none is remembered: an idle origin keeps nothing else
+}
+
+// recent is what happened in the last period.
+type recent struct {
+	firsts  series
+	retries taken
+	callers callers
 }
 
 // tiny is what a product of decimal fractions may lack in binary: 100 · 0.29 must allow 29.
 const tiny = 1e-9
 
 func newWindow(c *Window, maxShare float64) *window {
-	g := newGrid(c.Period)
-	return &window{
-		grid: g, ratio: c.Ratio, floor: c.MinPerSecond * c.Period.Seconds(), maxShare: maxShare,
-		tie: g.unit > 1, callers: newCallers(),
-	}
+	return &window{grid: newGrid(c.Period), ratio: c.Ratio, floor: c.MinPerSecond * c.Period.Seconds(), maxShare: maxShare}
 }
 
+// open is what happened of late, made where nothing was known.
+func (w *window) open() *recent {
+	if w.recent == nil {
+		w.recent = &recent{callers: newCallers()}
+	}
+	return w.recent
+}
+
+// tie: an extra attempt whose mark is too coarse to tell counts as still in the window.
+func (w *window) tie() bool { return w.grid.unit > 1 }
+
+// shared: no caller may take all while others contend. Else the bound of all is each caller's, and nobody needs an account.
+func (w *window) shared() bool { return w.maxShare < 1 }
+
 func (w *window) deposit(at time.Duration, caller string) {
-	w.callers.saw(caller, at)
-	w.firsts.add(w.grid.locate(at), true)
+	r := w.open()
+	r.callers.saw(caller, at)
+	r.firsts.add(w.grid.locate(at), true)
 }
 
 // withdraw checks the bound of all, then the caller's share while others contend, and takes in the same step. A caller contends
 // from its last first attempt, or question for an extra one, for a period: were it only who has asked before, the one who asks
 // first would find nothing left for the second.
 func (w *window) withdraw(at time.Duration, caller string, share float64) (*taken, *RefusedError) {
-	now := w.grid.locate(at)
-	w.callers.saw(caller, at)
-	contended := w.callers.contended(at - w.grid.period())
-	account := w.callers.account(caller)
-	allowance := w.allowance(w.firsts.count(now, false), share)
+	now, r := w.grid.locate(at), w.open()
+	r.callers.saw(caller, at)
+	contended := w.shared() && r.callers.contended(at-w.grid.period())
+	account := r.callers.account(caller)
+	allowance := w.allowance(r.firsts.count(now, false), share)
 	reason := Reason(0)
 	switch {
-	case !fits(w.retries.count(now, w.tie), allowance):
+	case !fits(r.retries.count(now, w.tie()), allowance):
 		reason = ReasonSpent
-	case contended && !fits(account.count(now, w.tie), w.callerLimit(allowance)):
+	case contended && !fits(account.count(now, w.tie()), w.callerLimit(allowance)):
 		reason = ReasonCallerShare
 	}
 	if reason != 0 {
 		return nil, &RefusedError{Reason: reason, RetryAfter: w.retryAfter(at, account, contended, share)}
 	}
-	account = w.callers.open(caller, now, w.tie)
+	if w.shared() {
+		account = r.callers.open(caller, now, w.tie())
+	}
 	account.grant()
-	w.retries.grant()
+	r.retries.grant()
 	return account, nil
 }
 
 func (w *window) spend(at time.Duration, account *taken) {
 	now := w.grid.locate(at)
 	account.spend(now)
-	w.retries.spend(now)
+	w.open().retries.spend(now)
 }
 
 func (w *window) handBack(account *taken) {
 	account.handBack()
-	w.retries.handBack()
+	w.open().retries.handBack()
+}
+
+// counts are the first attempts in the window, and the extra ones sent in it or outstanding.
+func (w *window) counts(at time.Duration) (firsts, retries, outstanding uint64) {
+	r := w.recent
+	if r == nil {
+		return 0, 0, 0
+	}
+	now := w.grid.locate(at)
+	return r.firsts.count(now, false), r.retries.count(now, w.tie()), r.retries.outstanding
+}
+
+// trim forgets what has left the window and what no rule will ask for again.
+func (w *window) trim(at time.Duration) {
+	r := w.recent
+	if r == nil {
+		return
+	}
+	// A first attempt shows its caller; a retry may be sent long after its caller was seen.
+	now, seen := w.grid.locate(at), r.callers.active(at-w.grid.period())
+	if !seen && r.retries.count(now, w.tie()) == 0 {
+		w.recent = nil
+		return
+	}
+	r.callers.trim(now, w.tie())
 }
 
 // allowance is how many extra attempts the window holds.
@@ -87,18 +129,18 @@ func (w *window) callerLimit(allowance float64) float64 {
 // sent now; 0: that alone will never do. What the caller took leaves no later than what all took in the same step, so that one walk
 // answers for both bounds.
 func (w *window) retryAfter(at time.Duration, account *taken, contended bool, share float64) time.Duration {
-	now := w.grid.locate(at)
-	all, own, firsts := w.retries.kept(now.tick), account.kept(now.tick), w.firsts.kept(now.tick)
+	now, r := w.grid.locate(at), w.open()
+	all, own, firsts := r.retries.kept(now.tick), account.kept(now.tick), r.firsts.kept(now.tick)
 	for tick := now.tick - steps; tick <= now.tick; tick++ {
 		p, newest := place(tick), tick == now.tick
-		leaving := w.retries.leaving(p, newest)
+		leaving := r.retries.leaving(p, newest)
 		all -= leaving
 		own -= account.leaving(p, newest)
-		firsts -= uint64(w.firsts.counts[p]) // gone by then, or soon after
+		firsts -= uint64(r.firsts.counts[p]) // gone by then, or soon after
 		if leaving == 0 {
 			continue
 		}
-		leaves := w.grid.leaves(tick, w.retries.mark(p, newest, now))
+		leaves := w.grid.leaves(tick, r.retries.mark(p, newest, now))
 		if leaves <= at {
 			continue
 		}

@@ -18,11 +18,34 @@ func TestUncontendedPathTakesNoMemory(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { slotOf(t, b, "a").Release() }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+	// Trim takes what is free, and no more.
+	slot := slotOf(t, b, "a")
+	slotOf(t, b, "a").Release()
+	if n := testing.AllocsPerRun(100, func() { b.Trim(); slotOf(t, b, "a").Release() }); n != 0 {
+		t.Errorf("%v allocations while a slot is taken", n)
+	}
+	slot.Release()
+	for range 20 {
+		b.Trim()
+		slotOf(t, b, "a").Release()
+	}
+	if n := testing.AllocsPerRun(100, func() { slotOf(t, b, "a").Release() }); n != 0 {
+		t.Errorf("%v allocations after it was trimmed", n)
+	}
 }
 
 // TestIdleBulkheadIsSmall: what a storm needed is gone with it. An idle origin has 2 KiB for all of its state.
 func TestIdleBulkheadIsSmall(t *testing.T) {
-	const many = 200
+	for trimmed, most := range map[bool]int64{false: 400, true: 160} {
+		if each := heapPer(t, trimmed); each > most {
+			t.Errorf("trimmed: %v: %d bytes a bulkhead, want at most %d", trimmed, each, most)
+		}
+	}
+}
+
+func heapPer(t *testing.T, trimmed bool) int64 {
+	t.Helper()
+	const many = 1000
 	kept := make([]*bulkhead.Bulkhead, many)
 	heap := func() int64 {
 		var m runtime.MemStats
@@ -44,14 +67,14 @@ func TestIdleBulkheadIsSmall(t *testing.T) {
 		for _, slot := range slots {
 			slot.Release()
 		}
+		if trimmed {
+			b.Trim()
+		}
 		kept[i] = b
 	}
-	if each := (heap() - before) / many; each > 600 {
-		t.Errorf("%d bytes a bulkhead, want at most 600", each)
-	} else {
-		t.Logf("%d bytes a bulkhead", each)
-	}
+	each := (heap() - before) / many
 	runtime.KeepAlive(kept)
+	return each
 }
 
 func BenchmarkEnterRelease(b *testing.B) {

@@ -10,15 +10,15 @@ import (
 // While anybody waits, every slot is taken: a slot that becomes free belongs to the next waiter in the same step, and no newcomer
 // can come between.
 type Bulkhead struct {
-	maxPending  uint32
 	pendingWait time.Duration
+	maxPending  uint32
 
 	mu       sync.Mutex // protects the fields below, the queue and the state of slots and waiters
 	limit    uint32     // 0: none
 	inFlight uint32
+	spares   uint32 // held by spare
 	queue    queue
 	spare    *hold // up to maxSpare holds for reuse, so that a slot without a wait costs no memory
-	spares   int
 	totals   Totals
 }
 
@@ -84,6 +84,15 @@ func (b *Bulkhead) SetLimit(maxInFlight uint32) {
 	first := b.grantLocked()
 	b.mu.Unlock()
 	announce(first)
+}
+
+// Trim gives back the memory kept for reuse while no slot is taken; whoever keeps bulkheads of idle origins calls it now and then.
+func (b *Bulkhead) Trim() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.inFlight == 0 {
+		b.spare, b.spares = nil, 0
+	}
 }
 
 // Snapshot says how the bulkhead stands.

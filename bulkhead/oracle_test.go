@@ -87,7 +87,7 @@ func TestQueueFollowsTheOracle(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
-			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			switch rapid.IntRange(0, 10).Draw(t, "what") {
 			default: // enter
 				caller := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "caller")
 				c := rapid.SampledFrom([]bulkhead.Criticality{bulkhead.Critical, bulkhead.Normal, bulkhead.Sheddable}).Draw(t, "criticality")
@@ -143,6 +143,8 @@ func TestQueueFollowsTheOracle(t *testing.T) {
 			case 9:
 				m.limit = rapid.IntRange(0, 4).Draw(t, "new limit")
 				b.SetLimit(uint32(m.limit))
+			case 10: // the oracle knows nothing of it
+				b.Trim()
 			}
 			grant()
 			s := b.Snapshot()

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
@@ -31,32 +30,6 @@ func use(o *Origins, c *call.Call, p *policy.Effective, now time.Time) {
 	slot.Release()
 	s.budget.Succeeded(now)
 	s.leave()
-}
-
-// An idle origin that was called a few times costs less than 2 KiB all told (semantics.md §6).
-func TestIdleOriginIsSmall(t *testing.T) {
-	const origins = originsMax / 2
-	p, now := sharedPolicy(t), time.Now()
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
-	o := NewOrigins()
-	for i := range origins {
-		c := &call.Call{Caller: "one", Target: call.Target{Origin: fmt.Sprintf("https://host%d.example.com:443", i)}}
-		for range 3 {
-			use(o, c, p, now)
-		}
-	}
-	per := (heap() - before) / origins
-	t.Logf("%d bytes per origin", per)
-	if per >= 2<<10 {
-		t.Errorf("%d bytes per idle origin", per)
-	}
-	runtime.KeepAlive(o)
 }
 
 // BenchmarkShared is what a call without a retry pays for what it shares with all others.

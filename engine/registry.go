@@ -1,8 +1,11 @@
 package engine
 
 import (
-	"container/list"
 	"hash/maphash"
+	"iter"
+	"maps"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -25,22 +28,24 @@ type registry[K comparable, V any] struct {
 }
 
 type registryShard[K comparable, V any] struct {
-	mu      sync.Mutex // protects the fields below
-	entries map[K]*list.Element
-	order   list.List // of *entry, the latest used in front
+	mu      sync.Mutex // protects the fields below and those of the entries
+	entries map[K]*entry[K, V]
+	latest  *entry[K, V] // used; nil when there is none
 }
 
-// entry is a value in use by as many calls as users says.
+// entry is a value in use by as many calls as users says. Its shard has the entries in a ring: next are those used ever longer ago, and
+// before the latest comes the longest idle. The links lie in the entries, where container/list makes an element for each.
 type entry[K comparable, V any] struct {
-	key   K
-	value V
-	users int
+	key        K
+	value      V // never changes
+	users      int
+	next, prev *entry[K, V]
 }
 
 func newRegistry[K comparable, V any](create func(K) V, atRest func(V, time.Time) bool) *registry[K, V] {
 	r := &registry[K, V]{make: create, atRest: atRest, seed: maphash.MakeSeed()}
 	for i := range r.shard {
-		r.shard[i].entries = make(map[K]*list.Element)
+		r.shard[i].entries = make(map[K]*entry[K, V])
 	}
 	return r
 }
@@ -50,17 +55,17 @@ func (r *registry[K, V]) enter(key K, now time.Time) (V, *entry[K, V]) {
 	s := r.shardOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	element, ok := s.entries[key]
-	if !ok {
+	e := s.entries[key]
+	if e == nil {
 		if len(s.entries) >= originsMax/shards {
 			r.evictLocked(s, now)
 		}
-		element = s.order.PushFront(&entry[K, V]{key: key, value: r.make(key)})
-		s.entries[key] = element
+		e = &entry[K, V]{key: key, value: r.make(key)}
+		s.entries[key] = e
 	} else {
-		s.order.MoveToFront(element)
+		s.unlinkLocked(e)
 	}
-	e, _ := element.Value.(*entry[K, V]) // nothing else is in the list
+	s.pushLocked(e)
 	e.users++
 	return e.value, e
 }
@@ -76,17 +81,61 @@ func (r *registry[K, V]) leave(e *entry[K, V]) {
 // for ever.
 func (r *registry[K, V]) evictLocked(s *registryShard[K, V], now time.Time) {
 	for range evictionLook {
-		element := s.order.Back()
-		if element == nil {
+		if s.latest == nil {
 			return
 		}
-		if e, ok := element.Value.(*entry[K, V]); ok && e.users == 0 && r.atRest(e.value, now) {
-			s.order.Remove(element)
+		e := s.latest.prev
+		if e.users == 0 && r.atRest(e.value, now) {
+			s.unlinkLocked(e)
 			delete(s.entries, e.key)
 			return
 		}
-		s.order.MoveToFront(element)
+		s.latest = e
 	}
+}
+
+// pushLocked makes an entry that is not in the ring the latest.
+func (s *registryShard[K, V]) pushLocked(e *entry[K, V]) {
+	e.next, e.prev = e, e
+	if s.latest != nil {
+		e.next, e.prev = s.latest, s.latest.prev
+		e.next.prev, e.prev.next = e, e
+	}
+	s.latest = e
+}
+
+func (s *registryShard[K, V]) unlinkLocked(e *entry[K, V]) {
+	switch {
+	case e.next == e:
+		s.latest = nil
+	case s.latest == e:
+		s.latest = e.next
+	}
+	e.prev.next, e.next.prev = e.next, e.prev
+}
+
+// all gives every value there is, a shard at a time, and lets others run between two shards. No lock is held meanwhile: a value that has
+// just been forgotten may be among them.
+func (r *registry[K, V]) all() iter.Seq[V] {
+	return func(yield func(V) bool) {
+		some := make([]*entry[K, V], 0, originsMax/shards+evictionLook)
+		for i := range r.shard {
+			some = r.shard[i].appendTo(some[:0])
+			for _, e := range some {
+				if !yield(e.value) {
+					return
+				}
+			}
+			runtime.Gosched()
+		}
+	}
+}
+
+// appendTo copies pointers only: the lock is held a few microseconds.
+func (s *registryShard[K, V]) appendTo(some []*entry[K, V]) []*entry[K, V] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.AppendSeq(some, maps.Values(s.entries))
 }
 
 func (r *registry[K, V]) shardOf(key K) *registryShard[K, V] {

@@ -39,6 +39,71 @@ func TestRegistryIsBoundedAndKeepsWhatIsInUseOrNotAtRest(t *testing.T) {
 	}
 }
 
+func TestAllGivesEveryValueOnceAndStopsWhenTold(t *testing.T) {
+	now := time.Now()
+	r := newRegistry(func(key int) int { return key }, func(int, time.Time) bool { return true })
+	for range r.all() {
+		t.Fatal("a value in an empty registry")
+	}
+	const many = originsMax / 4
+	for key := range many {
+		_, e := r.enter(key, now)
+		r.leave(e)
+	}
+	seen := make(map[int]int)
+	for key := range r.all() {
+		seen[key]++
+		_, e := r.enter(key, now) // no lock is held meanwhile
+		r.leave(e)
+	}
+	for key := range many {
+		if seen[key] != 1 {
+			t.Errorf("%d was given %d times", key, seen[key])
+		}
+	}
+	n := 0
+	for range r.all() {
+		if n++; n == 3 {
+			break
+		}
+	}
+	if n != 3 || len(seen) != many {
+		t.Errorf("%d and %d values", n, len(seen))
+	}
+}
+
+func TestLongestIdleLeavesFirst(t *testing.T) {
+	now := time.Now()
+	r := newRegistry(func(key int) int { return key }, func(int, time.Time) bool { return true })
+	s := &r.shard[0]
+	var mine []int // that live in one shard, as many as there is room for, and some more
+	for key := 0; len(mine) < originsMax/shards+3; key++ {
+		if r.shardOf(key) == s {
+			mine = append(mine, key)
+		}
+	}
+	use := func(key int) {
+		_, e := r.enter(key, now)
+		r.leave(e)
+	}
+	full, more := mine[:originsMax/shards], mine[originsMax/shards:]
+	for _, key := range full {
+		use(key)
+	}
+	for _, i := range []int{0, 2, 2, len(full) - 1, 0} {
+		use(full[i])
+	}
+	for _, key := range more {
+		use(key)
+	}
+	for i, key := range full {
+		_, kept := s.entries[key]
+		if gone := i == 1 || i == 3 || i == 4; kept == gone {
+			t.Errorf("the one used as number %d: kept %v", i, kept)
+		}
+	}
+}
+
 func TestHoldsAreBoundedAndNeverShortened(t *testing.T) {
 	h, now := newHolds(), time.Now()
 	k := holdKey{origin: "o"}

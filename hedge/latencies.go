@@ -21,7 +21,7 @@ const (
 // unknown is a percentile of too few samples.
 const unknown = -1
 
-// latencies is what an origin's last answers took. The percentile is exact over what is kept; a histogram or a P² estimator would
+// latencies is what an origin's last answers took. The percentile is exact over what is kept (see sample); a histogram or a P² estimator would
 // remember more and know it less exactly. It is worked out when a sample is kept, so that whoever asks reads a number.
 //
 // Once full, one answer stands for all that came since the one before. Losers must be thinned in the same measure and cannot be by
@@ -33,17 +33,15 @@ type latencies struct {
 	// after is the percentile in nanoseconds, or unknown; written under mu, read without.
 	after atomic.Int64
 
-	mu sync.Mutex // protects the fields below
-	// micros are latencies in microseconds, rounded up; over 71 minutes saturates.
-	micros [keptSamples]uint32
-	known  uint8
-	next   uint8
-	last   time.Time // when the last answer was kept
-
-	// Once full, since the last answer was kept: how many answers and losers came, and the latest of the losers.
+	mu      sync.Mutex // protects the fields below
+	samples [keptSamples]sample
+	known   uint8
+	next    uint8
+	// Once full, since the last answer was kept: the latest of the losers, and how many of them and of answers came.
+	loser           sample
 	answers, losers uint64
-	loser           uint32
 	owed            float64
+	last            time.Time // when the last answer was kept
 }
 
 func newLatencies(percentile float64) *latencies {
@@ -71,7 +69,7 @@ func (l *latencies) answered(now time.Time, latency time.Duration) {
 		}
 		l.keepOwedLocked()
 	}
-	l.keepLocked(inMicros(latency))
+	l.keepLocked(sampleOf(latency))
 	if now.After(l.last) {
 		l.last = now
 	}
@@ -89,10 +87,10 @@ func (l *latencies) lost(elapsed time.Duration) {
 	}
 	if l.known == keptSamples {
 		l.losers++
-		l.loser = inMicros(elapsed)
+		l.loser = sampleOf(elapsed)
 		return
 	}
-	l.keepLocked(inMicros(elapsed))
+	l.keepLocked(sampleOf(elapsed))
 	l.workOutLocked()
 }
 
@@ -108,8 +106,8 @@ func (l *latencies) keepOwedLocked() {
 }
 
 // keepLocked puts a sample in the place of the oldest.
-func (l *latencies) keepLocked(micros uint32) {
-	l.micros[l.next] = micros
+func (l *latencies) keepLocked(s sample) {
+	l.samples[l.next] = s
 	l.next = (l.next + 1) % keptSamples
 	l.known = min(l.known+1, keptSamples)
 }
@@ -121,10 +119,10 @@ func (l *latencies) workOutLocked() {
 	if n < minimumSamples {
 		return
 	}
-	sorted := l.micros
+	sorted := l.samples
 	slices.Sort(sorted[:n])
 	rank := int(math.Ceil(l.percentile * float64(n) / 100))
-	l.after.Store(int64(time.Duration(sorted[min(max(rank, 1), n)-1]) * time.Microsecond))
+	l.after.Store(int64(sorted[min(max(rank, 1), n)-1].duration()))
 }
 
 func (l *latencies) snapshot() Snapshot {
@@ -132,9 +130,4 @@ func (l *latencies) snapshot() Snapshot {
 	defer l.mu.Unlock()
 	delay, known := l.value()
 	return Snapshot{Samples: int(l.known), Delay: delay, Known: known}
-}
-
-func inMicros(d time.Duration) uint32 {
-	const most = math.MaxUint32 * time.Microsecond
-	return uint32((min(max(d, 0), most) + time.Microsecond - 1) / time.Microsecond)
 }

@@ -19,7 +19,7 @@ const (
 	ms = time.Millisecond
 	us = time.Microsecond
 	// longest is the saturated sample.
-	longest = (1<<32 - 1) * us
+	longest = 9999 * time.Second
 	// pause is what passes between two answers that are kept once the trigger is full.
 	pause = 78125 * us
 )

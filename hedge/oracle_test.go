@@ -33,8 +33,12 @@ func (o *oracle) full() bool { return len(o.samples) >= 128 }
 
 func (o *oracle) keep(latency time.Duration) {
 	latency = min(max(latency, 0), longest)
-	if rest := latency % us; rest > 0 {
-		latency += us - rest
+	unit := us
+	for (latency+unit-1)/unit > 9999 { // four digits
+		unit *= 10
+	}
+	if rest := latency % unit; rest > 0 {
+		latency += unit - rest
 	}
 	o.samples = append(o.samples, latency)
 }
@@ -92,6 +96,7 @@ func live(t *rapid.T) {
 	latency := rapid.OneOf(
 		rapid.Map(rapid.IntRange(0, 300_000), func(n int) time.Duration { return time.Duration(n) * 100 }),
 		rapid.SampledFrom([]time.Duration{math.MinInt64, -1, 0, 1, us - 1, us, us + 1, longest - 1, longest, longest + 1, math.MaxInt64}),
+		rapid.Map(rapid.Int64Range(0, int64(longest)), func(n int64) time.Duration { return time.Duration(n) }),
 	)
 	gap := rapid.OneOf(
 		rapid.SampledFrom([]time.Duration{0, 0, 1, pause - 1, pause, pause + 1, time.Hour, -1, -pause, -time.Minute}),

@@ -31,7 +31,8 @@ func (t *Trigger) LearnAtLeast(elapsed time.Duration) {
 	}
 }
 
-// After is how long an attempt runs alone; false while a percentile is asked for and fewer than 100 samples are known, when nothing
+// After is how long an attempt runs alone. A percentile is the latency of one answer, in microseconds rounded up to four digits: it is
+// too long by less than a thousandth, or by less than a microsecond below 10ms; over 9999s saturates. It is false while a percentile is asked for and fewer than 100 samples are known, when nothing
 // is hedged. It takes no lock.
 func (t *Trigger) After() (time.Duration, bool) {
 	if t.latencies == nil {

@@ -35,6 +35,14 @@ func TestPercentileIsTheNearestRank(t *testing.T) {
 		{"one is slow, and the 99th does not see it", 99, append(same(99, 7*ms), time.Minute), 7 * ms},
 		{"two are slow", 99, append(same(98, 7*ms), time.Minute, time.Minute), time.Minute},
 		{"rounded up to the microsecond", 95, same(100, 7*ms+1), 7*ms + us},
+		{"the last exact microsecond", 95, same(100, 9999*us), 9999 * us},
+		{"a nanosecond beyond it", 95, same(100, 9999*us+1), 10 * ms},
+		{"rounded up to four digits", 95, same(100, 12345*us), 12350 * us},
+		{"the last of four digits", 95, same(100, 99_990*us), 99_990 * us},
+		{"a microsecond beyond it", 95, same(100, 99_991*us), 100 * ms},
+		{"minutes", 95, same(100, 83*time.Minute+20*time.Second), 5000 * time.Second},
+		{"minutes and a millisecond", 95, same(100, 83*time.Minute+20*time.Second+ms), 5001 * time.Second},
+		{"the next but one to the longest", 95, same(100, longest-2*time.Second+1), longest - time.Second},
 		{"no time at all", 95, same(100, 0), 0},
 		{"less than no time", 95, same(100, -5), 0},
 		{"the longest that is told apart", 95, same(100, longest), longest},
@@ -143,7 +151,7 @@ func TestLoserCountsFromThePercentileOn(t *testing.T) {
 	}{
 		{"less says nothing", 95*ms - 1, 95 * ms, 100},
 		{"at the percentile it is beyond", 95 * ms, 95 * ms, 101}, // the 96th of 101, and there are two of 95ms now
-		{"a little beyond", 95*ms + 1, 95*ms + us, 101},
+		{"a little beyond", 95*ms + 1, 95*ms + 10*us, 101},
 		{"far beyond", time.Hour, 96 * ms, 101},
 		{"the longest there is", math.MaxInt64, 96 * ms, 101},
 		{"no time", 0, 95 * ms, 100},

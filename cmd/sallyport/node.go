@@ -41,6 +41,7 @@ type node struct {
 	longest   atomic.Int64   // nanoseconds; no call lasts longer
 	state     *brokerState
 	files     *reloader
+	sweeps    *sweeper
 	log       *slog.Logger
 }
 
@@ -69,6 +70,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	if err != nil {
 		return nil, failure(closing(err, grpcListener, httpListener))
 	}
+	origins := engine.NewOrigins()
 	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(grpcListener, httpListener), Local: machine, Dev: s.Dev})
 	n := &node{
 		grpc: grpcListener.Addr(), http: httpListener.Addr(), observer: in.observer,
@@ -76,11 +78,12 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		failed:    make(chan error, 2),
 		state:     state,
 		files:     newReloader(rules, tokens, pair),
+		sweeps:    newSweeper(origins.Sweep),
 		log:       log,
 	}
 	n.longest.Store(int64(longestCall(in.rules.rules)))
 	calls := broker.NewCallService(broker.CallConfig{
-		Engine: engine.New(n.transport, n.observer, g, engine.NewOrigins()), Observer: n.observer,
+		Engine: engine.New(n.transport, n.observer, g, origins), Observer: n.observer,
 		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
 	}, in.table)
 	n.server = broker.NewServer(calls, broker.ServerConfig{Identities: in.identities, TLS: in.certificate.config(), Log: log}) //nolint:contextcheck // its handlers take the context of their stream
@@ -91,6 +94,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	announce(s, n, in.rules.rules, state, log)
 	n.serve(grpcListener, httpListener)
 	go n.files.run()
+	go n.sweeps.run()
 	return n, nil
 }
 
@@ -141,6 +145,7 @@ func (n *node) stop(ctx context.Context) error {
 	defer cancel()
 	n.server.Drain(ctx) // first of all: from now on no call is taken
 	n.files.close()
+	n.sweeps.close()
 	err := n.health.Close() // to the last moment it told that the broker drains
 	_ = n.serving.Wait()    // they report through failed
 	n.transport.Close()
