@@ -15,14 +15,15 @@ import (
 
 // access lets an RPC in: the broker is not draining, the caller is known, and has the role the RPC needs.
 type access struct {
-	identities         atomic.Pointer[Identities]
-	gate               *gate
-	callers, strangers *reception
+	identities atomic.Pointer[Identities]
+	gate       *gate
+	// Messages of each come in apart, so that no service is shut out by what callers of another do.
+	calls, health, reflection *reception
 }
 
 // unary lets in an RPC whose message has been received, since by now the broker may drain and the token be gone.
 func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if open(info.FullMethod) {
+	if a.open(info.FullMethod) != nil {
 		return next(ctx, req)
 	}
 	ctx, leave, ok := a.gate.enter(ctx)
@@ -39,8 +40,8 @@ func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 
 // stream lets in an RPC of which nothing but its head has been read.
 func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if open(info.FullMethod) {
-		return next(srv, &received{ServerStream: ss, by: a.strangers})
+	if by := a.open(info.FullMethod); by != nil {
+		return next(srv, &received{ServerStream: ss, by: by, only: !info.IsClientStream})
 	}
 	ctx, leave, ok := a.gate.enter(ss.Context())
 	if !ok {
@@ -57,16 +58,17 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 // greet has the message of a unary RPC read only if its caller may come in. It passes the gate in unary: a drain does not wait for
 // what has not been received.
 func (a *access) greet(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if open(info.FullMethod) {
-		return next(srv, &received{ServerStream: ss, by: a.strangers})
+	if by := a.open(info.FullMethod); by != nil {
+		return next(srv, &received{ServerStream: ss, by: by, only: true})
 	}
 	if a.gate.isShut() {
 		return draining()
 	}
-	if _, err := a.admit(ss.Context(), info.FullMethod); err != nil {
+	ctx, err := a.admit(ss.Context(), info.FullMethod)
+	if err != nil {
 		return err
 	}
-	return next(srv, &received{ServerStream: ss, by: a.callers})
+	return next(srv, &received{ServerStream: ss, by: a.calls, whose: callerOf(ctx), only: true})
 }
 
 // admitted is a stream with the caller in its context.
@@ -102,9 +104,15 @@ func draining() error {
 	return refusal(codes.Unavailable, reasonDraining, "this broker is shutting down; ask another one")
 }
 
-// open: health and reflection are for everybody, draining or not.
-func open(method string) bool {
-	return strings.HasPrefix(method, "/grpc.health.v1.Health/") || strings.HasPrefix(method, "/grpc.reflection.")
+// open gives where the messages of health and reflection are received, which are for everybody, draining or not; nil for all others.
+func (a *access) open(method string) *reception {
+	switch {
+	case strings.HasPrefix(method, "/grpc.health.v1.Health/"):
+		return a.health
+	case strings.HasPrefix(method, "/grpc.reflection."):
+		return a.reflection
+	}
+	return nil
 }
 
 // roleFor is the role an RPC needs. One that stands nowhere here is refused, whoever asks.
