@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
 	"github.com/sallyport/sallyport/call"
@@ -335,4 +337,91 @@ func TestOldestMakesRoom(t *testing.T) {
 			t.Errorf("the one that came: %v", err)
 		}
 	})
+}
+
+func TestFewCallsHavePlacesForABurst(t *testing.T) {
+	for _, row := range []struct {
+		limits        Limits
+		places, slots int
+	}{
+		{Limits{MaxCalls: 2, MaxBytes: 1 << 30}, 1000, 18},
+		{Limits{MaxCalls: 10_000, MaxBytes: 1 << 30}, 10_000, 51},
+		{Limits{MaxCalls: 10_000, MaxBytes: MinMaxBytes}, 10_000, 16},
+		{Limits{MaxCalls: math.MaxUint64 - minSlots, MaxBytes: math.MaxUint64}, 1 << 30, 1 << 30},
+	} {
+		if r := receptionOfCalls(row.limits); r.places != row.places || r.slots.free != row.slots {
+			t.Errorf("%+v: %d places, %d slots", row.limits, r.places, r.slots.free)
+		}
+	}
+}
+
+// cornerStream is the stream of an RPC at a moment that no client can hit.
+type cornerStream struct {
+	grpc.ServerTransportStream
+	read func(n int) (mem.BufferSlice, error)
+}
+
+func (s *cornerStream) RecvCompress() string { return "" }
+func (s *cornerStream) ReadMessageHeader(h []byte) error {
+	clear(h)
+	return nil
+}
+func (s *cornerStream) Read(n int) (mem.BufferSlice, error) { return s.read(n) }
+
+// under gives the context of an RPC with that stream, and what is closed when its reading was ended.
+func under(t *testing.T, s grpc.ServerTransportStream) (context.Context, <-chan struct{}) {
+	t.Helper()
+	ctx, err := hangUps(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return grpc.NewContextWithServerTransportStream(ctx, s), ctx.Done()
+}
+
+// A message that is there in the moment it is given up is refused: its context has ended, and the call would end as its caller's doing.
+func TestMessageThatCameWhileGivenUpIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReception(1, 1, maxMessage)
+		s := &cornerStream{}
+		ctx, givenUp := under(t, s)
+		s.read = func(int) (mem.BufferSlice, error) {
+			<-givenUp
+			return nil, nil // an empty message
+		}
+		refusedAsLate(t, r.receive(ctx, "a", &pb.CallRequest{}, false), "30s")
+		leftEmpty(t, r, 1)
+	})
+}
+
+func TestPlaceComesBackFromAPanic(t *testing.T) {
+	r := newReception(1, 1, maxMessage)
+	s := &cornerStream{read: func(int) (mem.BufferSlice, error) { panic("made for a test") }}
+	ctx, _ := under(t, s)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_ = r.receive(ctx, "a", &pb.CallRequest{}, false)
+	}()
+	leftEmpty(t, r, 1)
+}
+
+// A library that reads messages whole only must not make the limits vanish.
+func TestLibraryThatDoesNotTellSizesIsRefused(t *testing.T) {
+	ctx, _ := under(t, struct{ grpc.ServerTransportStream }{})
+	if err := newReception(1, 1, maxMessage).receive(ctx, "a", &pb.CallRequest{}, false); status.Code(err) != codes.Internal || unsent(err) != "INTERNAL" {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsReceivedAfterTheEnd(t *testing.T) {
+	r := newReception(1, 1, maxMessage)
+	r.close()
+	ctx, _ := under(t, &cornerStream{})
+	if err := r.receive(ctx, "a", &pb.CallRequest{}, false); status.Code(err) != codes.Unavailable || unsent(err) != "DRAINING" {
+		t.Error(err)
+	}
+	leftEmpty(t, r, 1)
 }

@@ -232,7 +232,7 @@ func (c *rawClient) answer(stream uint32) error {
 }
 
 // status gives the status of an RPC, false while it has none.
-func (c *rawClient) status(stream uint32) (err error, ok bool) { //nolint:revive,staticcheck // the error is the value
+func (c *rawClient) status(stream uint32) (err error, ok bool) { //nolint:revive // the error is the value
 	for _, f := range c.all(http2.FrameHeaders) {
 		code, told := f.fields["grpc-status"]
 		if f.stream != stream || !told {

@@ -92,7 +92,9 @@ func (r *reachable) health(t *testing.T) error {
 func TestUnfinishedMessagesOfOneCallerShutNobodyOut(t *testing.T) {
 	bearer := [2]string{"authorization", "Bearer a"}
 	for name, begin := range map[string]func(c *rawClient, stream uint32){
-		"heads only":     func(c *rawClient, stream uint32) { c.open(stream, pb.CallService_Call_FullMethodName, 0, false, bearer) },
+		"heads only": func(c *rawClient, stream uint32) {
+			c.open(stream, pb.CallService_Call_FullMethodName, 0, false, bearer)
+		},
 		"small messages": func(c *rawClient, stream uint32) { c.half(stream, pb.CallService_Call_FullMethodName, 1000, bearer) },
 		"large messages": func(c *rawClient, stream uint32) { c.half(stream, pb.CallService_Call_FullMethodName, large, bearer) },
 	} {
@@ -168,6 +170,7 @@ func TestStrangersDoNotDisturbHealth(t *testing.T) {
 }
 
 func TestCallerHearsBeforeItsDeadlineThatNothingWasSent(t *testing.T) {
+	t.Parallel() // it takes its time
 	const patience = 4 * time.Second
 	t.Run("no slot", func(t *testing.T) {
 		t.Parallel()

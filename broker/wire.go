@@ -88,13 +88,13 @@ func readBody(w wire, head *messageHead, c encoding.Compressor, most int, into a
 
 func unpack(c encoding.Compressor, packed mem.BufferSlice, most int) (mem.BufferSlice, error) {
 	from := packed.Reader()
-	defer from.Close()
+	defer func() { _ = from.Close() }() // what it says of the rest is of no use
 	r, err := c.Decompress(from)
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "grpc: failed to decompress the message: %v", err)
 	}
 	if closer, ok := r.(io.Closer); ok {
-		defer closer.Close()
+		defer func() { _ = closer.Close() }()
 	}
 	data, err := mem.ReadAll(io.LimitReader(r, int64(most)+1), mem.DefaultBufferPool()) // a byte more tells that there is more
 	switch {
