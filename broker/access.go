@@ -15,15 +15,14 @@ import (
 
 // access lets an RPC in: the broker is not draining, the caller is known, and has the role the RPC needs.
 type access struct {
-	identities atomic.Pointer[Identities]
-	gate       *gate
-	// Messages of each come in apart, so that no service is shut out by what callers of another do.
-	calls, health, reflection *reception
+	identities       atomic.Pointer[Identities]
+	gate             *gate
+	calls, strangers *reception
 }
 
 // unary lets in an RPC whose message has been received, since by now the broker may drain and the token be gone.
 func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if a.open(info.FullMethod) != nil {
+	if open(info.FullMethod) != "" {
 		return next(ctx, req)
 	}
 	ctx, leave, ok := a.gate.enter(ctx)
@@ -40,8 +39,8 @@ func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 
 // stream lets in an RPC of which nothing but its head has been read.
 func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if by := a.open(info.FullMethod); by != nil {
-		return next(srv, &received{ServerStream: ss, by: by, only: !info.IsClientStream})
+	if service := open(info.FullMethod); service != "" {
+		return next(srv, &received{ServerStream: ss, by: a.strangers, whose: service, only: !info.IsClientStream})
 	}
 	ctx, leave, ok := a.gate.enter(ss.Context())
 	if !ok {
@@ -58,8 +57,8 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 // greet has the message of a unary RPC read only if its caller may come in. It passes the gate in unary: a drain does not wait for
 // what has not been received.
 func (a *access) greet(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if by := a.open(info.FullMethod); by != nil {
-		return next(srv, &received{ServerStream: ss, by: by, only: true})
+	if service := open(info.FullMethod); service != "" {
+		return next(srv, &received{ServerStream: ss, by: a.strangers, whose: service, only: true})
 	}
 	if a.gate.isShut() {
 		return draining()
@@ -104,15 +103,15 @@ func draining() error {
 	return refusal(codes.Unavailable, reasonDraining, "this broker is shutting down; ask another one")
 }
 
-// open gives where the messages of health and reflection are received, which are for everybody, draining or not; nil for all others.
-func (a *access) open(method string) *reception {
-	switch {
-	case strings.HasPrefix(method, "/grpc.health.v1.Health/"):
-		return a.health
-	case strings.HasPrefix(method, "/grpc.reflection."):
-		return a.reflection
+// open gives the service of an RPC that is for everybody, draining or not: health and reflection; "" for all others. Its messages are
+// received in the name of the service, since its callers have none: what they do to reflection they do not do to health.
+func open(method string) string {
+	for _, service := range []string{"/grpc.health.v1.Health/", "/grpc.reflection."} {
+		if strings.HasPrefix(method, service) {
+			return service
+		}
 	}
-	return nil
+	return ""
 }
 
 // roleFor is the role an RPC needs. One that stands nowhere here is refused, whoever asks.

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,6 +151,9 @@ func TestStrangersDoNotDisturbHealth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := onSockets(t, setup{identities: known(map[string][]Role{"a": {RoleCaller}})})
+			slow := r.raw(t)
+			slow.half(1, healthpb.Health_Check_FullMethodName, 1000)
+			slow.taken(t)
 			for range 2 { // more than there are places
 				c := r.raw(t)
 				for n := range uint32(900) {
@@ -161,6 +165,9 @@ func TestStrangersDoNotDisturbHealth(t *testing.T) {
 				if err := r.health(t); err != nil {
 					t.Errorf("health: %v", err)
 				}
+			}
+			if err, ok := slow.status(1); ok && strings.HasSuffix(name, "reflection") {
+				t.Errorf("a slow message to health: %v", err)
 			}
 			if err := r.as(t, "a", 1<<20); err != nil {
 				t.Errorf("a call: %v", err)

@@ -67,7 +67,7 @@ type ServerConfig struct {
 // NewServer makes the server.
 func NewServer(calls *CallService, cfg ServerConfig) *Server {
 	s := &Server{health: health.NewServer(), access: &access{
-		gate: newGate(), calls: receptionOfCalls(calls.capacity.limits), health: receptionOfStrangers(), reflection: receptionOfStrangers(),
+		gate: newGate(), calls: receptionOfCalls(calls.capacity.limits), strangers: receptionOfStrangers(),
 	}}
 	s.access.identities.Store(cfg.Identities)
 	guarded := recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(recovered(cfg.Log)))
@@ -124,8 +124,7 @@ func (s *Server) Drain(ctx context.Context) {
 	go func() {
 		defer close(finished)
 		<-s.access.gate.left
-		s.access.health.close()
-		s.access.reflection.close()
+		s.access.strangers.close()
 		// Every call has its reply; what is then still open after a moment only watches (health) and would never end.
 		watchers := time.AfterFunc(lastReplies, s.grpc.Stop)
 		defer watchers.Stop()
