@@ -15,14 +15,14 @@ import (
 
 // access lets an RPC in: the broker is not draining, the caller is known, and has the role the RPC needs.
 type access struct {
-	identities         atomic.Pointer[Identities]
-	gate               *gate
-	callers, strangers *reception
+	identities       atomic.Pointer[Identities]
+	gate             *gate
+	calls, strangers *reception
 }
 
 // unary lets in an RPC whose message has been received, since by now the broker may drain and the token be gone.
 func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if open(info.FullMethod) {
+	if open(info.FullMethod) != "" {
 		return next(ctx, req)
 	}
 	ctx, leave, ok := a.gate.enter(ctx)
@@ -39,8 +39,8 @@ func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 
 // stream lets in an RPC of which nothing but its head has been read.
 func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if open(info.FullMethod) {
-		return next(srv, &received{ServerStream: ss, by: a.strangers})
+	if service := open(info.FullMethod); service != "" {
+		return next(srv, &received{ServerStream: ss, by: a.strangers, whose: service, only: !info.IsClientStream})
 	}
 	ctx, leave, ok := a.gate.enter(ss.Context())
 	if !ok {
@@ -57,16 +57,17 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 // greet has the message of a unary RPC read only if its caller may come in. It passes the gate in unary: a drain does not wait for
 // what has not been received.
 func (a *access) greet(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if open(info.FullMethod) {
-		return next(srv, &received{ServerStream: ss, by: a.strangers})
+	if service := open(info.FullMethod); service != "" {
+		return next(srv, &received{ServerStream: ss, by: a.strangers, whose: service, only: true})
 	}
 	if a.gate.isShut() {
 		return draining()
 	}
-	if _, err := a.admit(ss.Context(), info.FullMethod); err != nil {
+	ctx, err := a.admit(ss.Context(), info.FullMethod)
+	if err != nil {
 		return err
 	}
-	return next(srv, &received{ServerStream: ss, by: a.callers})
+	return next(srv, &received{ServerStream: ss, by: a.calls, whose: callerOf(ctx), only: true})
 }
 
 // admitted is a stream with the caller in its context.
@@ -102,9 +103,15 @@ func draining() error {
 	return refusal(codes.Unavailable, reasonDraining, "this broker is shutting down; ask another one")
 }
 
-// open: health and reflection are for everybody, draining or not.
-func open(method string) bool {
-	return strings.HasPrefix(method, "/grpc.health.v1.Health/") || strings.HasPrefix(method, "/grpc.reflection.")
+// open gives the service of an RPC that is for everybody, draining or not: health and reflection; "" for all others. Its messages are
+// received in the name of the service, since its callers have none: what they do to reflection they do not do to health.
+func open(method string) string {
+	for _, service := range []string{"/grpc.health.v1.Health/", "/grpc.reflection."} {
+		if strings.HasPrefix(method, service) {
+			return service
+		}
+	}
+	return ""
 }
 
 // roleFor is the role an RPC needs. One that stands nowhere here is refused, whoever asks.

@@ -1,12 +1,14 @@
 package broker
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"testing"
 
+	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/egress"
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/engine"
@@ -67,5 +69,18 @@ func answerAlways(l net.Listener) {
 				}
 			}
 		}()
+	}
+}
+
+// BenchmarkRPC is what gRPC and the broker's own edge cost around a call: token, reception, gate, an engine whose upstream answers at once.
+func BenchmarkRPC(b *testing.B) {
+	r := start(b, setup{sender: senderFunc(func(context.Context, *call.Call) call.Result { return answered(200) })})
+	req := get("http://127.0.0.1/")
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.calls.Call(ctx, req); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -150,6 +150,39 @@ func TestCallThatDoesNotEndIsCut(t *testing.T) {
 	})
 }
 
+// What is on its way when a drain begins hears so at once, and can go to another broker; it does not wait for the calls in flight.
+func TestMessagesOnTheirWayHearOfADrainAtOnce(t *testing.T) {
+	entered, proceed := make(chan struct{}, 1), make(chan struct{})
+	r := onSockets(t, setup{sender: gated(entered, proceed)})
+	called := make(chan error, 1) // receives one value, never closed
+	go func() {
+		_, err := r.calls.Call(within(t), get("http://127.0.0.1/hold"))
+		called <- err
+	}()
+	over(t, "the way to the sender", entered)
+	c := r.raw(t)
+	c.half(1, pb.CallService_Call_FullMethodName, large)
+	c.open(3, healthpb.Health_Check_FullMethodName, 0, false)
+	c.taken(t)
+	drained := make(chan struct{}) // closed when Drain has returned
+	go func() {
+		defer close(drained)
+		r.server.Drain(within(t))
+	}()
+	if err := c.answer(1); status.Code(err) != codes.Unavailable || unsent(err) != "DRAINING" {
+		t.Errorf("%v, unsent reason %q", err, unsent(err))
+	}
+	c.write(func() error { return c.framer.WriteData(3, true, make([]byte, 5)) })
+	if err := c.answer(3); err != nil {
+		t.Errorf("health in the drain: %v", err)
+	}
+	close(proceed)
+	if err := over(t, "the call", called); err != nil {
+		t.Errorf("the call in flight: %v", err)
+	}
+	over(t, "the drain", drained)
+}
+
 // A load balancer that watches the health of the broker never hangs up by itself.
 func TestWatcherDoesNotHoldUpTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -102,7 +102,7 @@ func refusedAsFull(t *testing.T, err error, word string) {
 	if status.Code(err) != codes.ResourceExhausted || unsent(err) != "BROKER_FULL" || retry.GetRetryDelay().AsDuration() != time.Second {
 		t.Errorf("%v, unsent reason %q, retry in %s", err, unsent(err), retry.GetRetryDelay().AsDuration())
 	}
-	if !strings.Contains(err.Error(), word) {
+	if !strings.Contains(status.Convert(err).Message(), word) {
 		t.Errorf("%v does not name %s", err, word)
 	}
 }
@@ -110,7 +110,7 @@ func refusedAsFull(t *testing.T, err error, word string) {
 // refusedForEver fails unless the error says that the call does not fit, and gives no time to ask again.
 func refusedForEver(t *testing.T, err error) {
 	t.Helper()
-	if status.Code(err) != codes.ResourceExhausted || unsent(err) != "BROKER_FULL" || !strings.Contains(err.Error(), "smaller body") {
+	if status.Code(err) != codes.ResourceExhausted || unsent(err) != "BROKER_FULL" || !strings.Contains(status.Convert(err).Message(), "smaller body") {
 		t.Errorf("%v, unsent reason %q", err, unsent(err))
 	}
 	if retry := detail[errdetails.RetryInfo](err); retry != nil {

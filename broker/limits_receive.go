@@ -1,132 +1,292 @@
 package broker
 
 import (
+	"cmp"
+	"container/list"
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
+	"io"
+	"sync"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/sallyport/sallyport/engine"
 )
 
 const (
-	// receiveTime is how long a message may take to arrive, receivePatience how long it may wait until it is read at all.
-	receiveTime     = 30 * time.Second
+	// receiveTime is how long a message may take to arrive, from the moment the broker waits for it.
+	receiveTime = 30 * time.Second
+	// receivePatience is how long a message that needs a slot may wait for it.
 	receivePatience = 5 * time.Second
-	// strangerSlots are for health and reflection, which need no token. They are apart, so that strangers cannot crowd out calls.
-	strangerSlots = 16
-	strangerQueue = 1000
-	minSlots      = 16
+	// inWindow is the largest message that comes without a word of ours: with its head it fills the window of its stream.
+	inWindow = streamWindow - len(messageHead{})
+	// minPlaces is how many messages may be on their way at a broker of few calls: a burst is many, for a moment.
+	minPlaces = 1000
+	minSlots  = 16
+	// maxOpenMessage is for health and reflection, which need no token and ask for a name.
+	maxOpenMessage = 4 << 10
 )
 
-// reception bounds the messages that are being received. gRPC gives a stream the window for a whole message once somebody reads
-// it, so each slot may hold maxMessage; a message that waits for a slot holds no more than the flow control windows.
+// reception bounds the messages that are being received.
 //
-// Waiting comes before refusing: in a burst hundreds of RPCs begin before the first of them is read, and most are small and there
-// already.
+// Each has a place, from when it is waited for. Until it is read it holds no more than the window of its stream, so there may be many
+// places, and nobody waits for one: where all are taken, the oldest message of whoever has the most is given up. That is one that does
+// not come, for those that are there already are read at once.
+//
+// A message larger than the window needs a slot before it is read: gRPC gives its stream the window for all of it then. It waits for
+// that, for it costs its caller more to send it again.
 type reception struct {
-	slots chan struct{} // holds one value for each message being received
-	most  int64         // messages that are received or wait
-	here  atomic.Int64
+	places int
+	most   int // bytes of a message
+
+	mu     sync.Mutex // protects the fields below
+	here   *list.List // of *arrival, from the oldest
+	of     map[string]int
+	slots  *slots
+	closed bool
 }
 
-func newReception(slots, most uint64) *reception {
-	return &reception{slots: make(chan struct{}, slots), most: int64(min(most, 1<<62))}
+// arrival is a message that is waited for, or on its way.
+type arrival struct {
+	whose  string
+	head   messageHead
+	within time.Duration
+	timer  *time.Timer        // gives it up then
+	hangUp context.CancelFunc // ends its reading
+
+	// The fields below are under the lock of the reception.
+	place   *list.Element // nil once it has left
+	slot    slotState
+	granted chan struct{} // closed by [slots.handOn]; nil unless it waits
+	refused refusedFor
 }
 
-// slotsFor lets messages on their way hold as much again as the bodies of calls.
-func slotsFor(l Limits) uint64 { return min(max(minSlots, l.MaxBytes/maxMessage), l.MaxCalls+minSlots) }
+// refusedFor is why a message is given up.
+type refusedFor int
 
-// receive reads one message within the limits.
-func (r *reception) receive(ctx context.Context, read func() error) error {
-	defer r.here.Add(-1)
-	if r.here.Add(1) > r.most {
-		return crowded()
+const (
+	notRefused refusedFor = iota
+	tooLate
+	tooMany
+	atDrain
+)
+
+func newReception(places, slots, most int) *reception {
+	return &reception{places: places, most: most, here: list.New(), of: make(map[string]int), slots: newSlots(slots)}
+}
+
+// receptionOfCalls lets messages on their way hold as much again as the bodies of calls.
+func receptionOfCalls(l Limits) *reception {
+	const plenty = 1 << 30
+	slots := min(max(minSlots, l.MaxBytes/maxMessage), l.MaxCalls+minSlots, plenty)
+	return newReception(int(min(max(minPlaces, l.MaxCalls), plenty)), int(slots), maxMessage)
+}
+
+// receptionOfStrangers is for services that are open to all; their messages need no slot.
+func receptionOfStrangers() *reception { return newReception(minPlaces, 0, maxOpenMessage) }
+
+// receive reads a message; only: the RPC has no other.
+func (r *reception) receive(ctx context.Context, whose string, into any, only bool) (err error) {
+	w, hangUp, ok := wireOf(ctx)
+	if !ok {
+		return refusal(codes.Internal, reasonInternal, "the gRPC library of this broker does not tell the size of a message")
 	}
-	if err := r.enter(ctx); err != nil {
+	a := &arrival{whose: whose, within: timeToReceive(ctx), hangUp: hangUp}
+	if !r.begin(a) {
+		return draining()
+	}
+	a.timer = time.AfterFunc(a.within, func() { r.giveUp(a, tooLate) })
+	defer func() { err = cmp.Or(r.end(a), err) }()
+	return r.read(ctx, w, a, into, only)
+}
+
+// timeToReceive ends before the deadline of the RPC, so that its caller hears of it from here and not from its own library, which
+// cannot tell that nothing was sent. The margin is that of a call; of little time it is half.
+func timeToReceive(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return receiveTime
+	}
+	left := time.Until(deadline)
+	return min(receiveTime, left-min(engine.Margin(left), left/2))
+}
+
+func (r *reception) read(ctx context.Context, w wire, a *arrival, into any, only bool) error {
+	err := readHead(w, &a.head)
+	if only && errors.Is(err, io.EOF) {
+		return noMessage()
+	}
+	if err != nil {
 		return err
 	}
-	defer func() { <-r.slots }()
-	hangUp, ok := ctx.Value(hangUpKey{}).(context.CancelFunc)
-	if !ok {
-		return read()
+	c, err := accept(w, &a.head, r.most)
+	if err != nil {
+		return err
 	}
-	slow := time.AfterFunc(receiveTime, hangUp)
-	err := read()
-	if !slow.Stop() && err == nil {
-		// It came whole in the moment it was given up: its context has ended, and a call under it would look cancelled by its caller.
-		return refusal(codes.Canceled, reasonBrokerFull, fmt.Sprintf("the message took more than %s to arrive", receiveTime))
+	becomes := int(a.head.size())
+	if c != nil {
+		becomes = r.most // it may, once it is unpacked
 	}
-	return err
+	if becomes > inWindow {
+		if err := r.waitForSlot(ctx, a); err != nil {
+			return err
+		}
+	}
+	if err := readBody(w, &a.head, c, r.most, into); err != nil || !only {
+		return err
+	}
+	return readEnd(w, &a.head)
 }
 
-func (r *reception) enter(ctx context.Context) error {
-	select {
-	case r.slots <- struct{}{}:
+func (r *reception) waitForSlot(ctx context.Context, a *arrival) error {
+	if r.takeSlot(a) {
 		return nil
-	default:
 	}
 	patience := time.NewTimer(receivePatience)
 	defer patience.Stop()
 	select {
-	case r.slots <- struct{}{}:
+	case <-a.granted:
 		return nil
 	case <-patience.C:
-	case <-ctx.Done(): // nobody reads this any more
+		r.giveUp(a, tooMany)
+	case <-ctx.Done(): // nobody reads this any more, or it was given up and [reception.end] knows why
 	}
 	return crowded()
+}
+
+// takeSlot reports whether the arrival has a slot; if not, it is in the queue.
+func (r *reception) takeSlot(a *arrival) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.slots.take(a)
+}
+
+// begin gives the arrival its place; false when nothing is received any more.
+func (r *reception) begin(a *arrival) bool {
+	displaced, ok := r.takePlace(a)
+	if displaced != nil {
+		displaced.hangUp()
+	}
+	return ok
+}
+
+func (r *reception) takePlace(a *arrival) (displaced *arrival, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, false
+	}
+	a.place = r.here.PushBack(a)
+	r.of[a.whose]++
+	if r.here.Len() <= r.places {
+		return nil, true
+	}
+	displaced = r.oldestOfTheMostLocked()
+	r.refuseLocked(displaced, tooMany)
+	return displaced, true
+}
+
+// oldestOfTheMostLocked finds whom to give up, as fq_codel does when it is full (RFC 8290 §4.1): an identity that has fewer messages on
+// their way than another loses none.
+func (r *reception) oldestOfTheMostLocked() *arrival {
+	most := 0
+	for _, n := range r.of {
+		most = max(most, n)
+	}
+	at := r.here.Front()
+	for r.of[of(at).whose] < most {
+		at = at.Next()
+	}
+	return of(at)
+}
+
+// giveUp ends the reading of a message that has not been received.
+func (r *reception) giveUp(a *arrival, why refusedFor) {
+	if r.refuse(a, why) {
+		a.hangUp()
+	}
+}
+
+func (r *reception) refuse(a *arrival, why refusedFor) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.place == nil {
+		return false
+	}
+	r.refuseLocked(a, why)
+	return true
+}
+
+func (r *reception) refuseLocked(a *arrival, why refusedFor) {
+	if why == tooLate && a.slot == slotWaits {
+		why = tooMany
+	}
+	a.refused = why
+	r.leaveLocked(a)
+}
+
+func (r *reception) leaveLocked(a *arrival) {
+	r.here.Remove(a.place)
+	a.place = nil
+	if r.of[a.whose]--; r.of[a.whose] == 0 {
+		delete(r.of, a.whose)
+	}
+}
+
+// end gives back what the arrival took. The error is that of a message that was given up, even where it came whole in that moment:
+// its context has ended, and a call under it would look cancelled by its caller.
+func (r *reception) end(a *arrival) error {
+	a.timer.Stop()
+	switch r.leave(a) {
+	case notRefused:
+		return nil
+	case tooLate:
+		return refusal(codes.DeadlineExceeded, reasonInvalidRequest, fmt.Sprintf("the message did not arrive whole within %s", a.within.Round(time.Millisecond)))
+	case atDrain:
+		return draining()
+	default:
+		return crowded()
+	}
+}
+
+func (r *reception) leave(a *arrival) refusedFor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.slots.leave(a)
+	if a.place != nil {
+		r.leaveLocked(a)
+	}
+	return a.refused
+}
+
+// close gives up what has not been received, and refuses what would begin.
+func (r *reception) close() {
+	for _, hangUp := range r.refuseAll() {
+		hangUp()
+	}
+}
+
+func (r *reception) refuseAll() (hangUps []context.CancelFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for r.here.Len() > 0 {
+		a := of(r.here.Front())
+		r.refuseLocked(a, atDrain)
+		hangUps = append(hangUps, a.hangUp)
+	}
+	return hangUps
+}
+
+func of(e *list.Element) *arrival {
+	return e.Value.(*arrival) //nolint:forcetypeassert // nothing else is put in
 }
 
 func crowded() error {
 	return refusal(codes.ResourceExhausted, reasonBrokerFull, "the broker is full: too many messages are being received; ask again later, or another broker",
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(fullRetryDelay)})
-}
-
-type hangUpKey struct{}
-
-// hangUps gives every RPC the means to end its reading, which gRPC ties to the context that a tap handle returns and to no later
-// one. The handle refuses nothing itself: grpc-go keeps the timer of an RPC refused here until the deadline its client chose, so that
-// refusals would pile up.
-func hangUps(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	ctx, cancel := context.WithCancel(ctx) // ended by its parent, when the RPC is over
-	return context.WithValue(ctx, hangUpKey{}, cancel), nil
-}
-
-// received is a stream whose messages come in through a reception.
-type received struct {
-	grpc.ServerStream
-	by *reception
-}
-
-// RecvMsg reads a message within the limits of the reception.
-func (s *received) RecvMsg(m any) error {
-	return s.by.receive(s.Context(), func() error { return s.ServerStream.RecvMsg(m) })
-}
-
-// lateReading describes a service to gRPC with its unary RPCs as streams of one message each way. On the wire they are the same. But
-// a unary interceptor runs when the message is in memory, and these run before anything of it is read. grpc-go calls no stream
-// interceptor for a stream of this shape, so they are called here.
-func lateReading(desc grpc.ServiceDesc, guarded grpc.StreamServerInterceptor, a *access) *grpc.ServiceDesc {
-	streams := slices.Clone(desc.Streams)
-	for _, m := range desc.Methods {
-		info := &grpc.StreamServerInfo{FullMethod: "/" + desc.ServiceName + "/" + m.MethodName}
-		answer := func(srv any, ss grpc.ServerStream) error {
-			reply, err := m.Handler(srv, ss.Context(), ss.RecvMsg, a.unary)
-			if err != nil {
-				return err //nolint:wrapcheck // it is the status of the RPC
-			}
-			return ss.SendMsg(reply)
-		}
-		handle := func(srv any, ss grpc.ServerStream) error {
-			return guarded(srv, ss, info, func(srv any, ss grpc.ServerStream) error { return a.greet(srv, ss, info, answer) })
-		}
-		streams = append(streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: handle})
-	}
-	desc.Methods, desc.Streams = nil, streams
-	return &desc
 }

@@ -2,9 +2,14 @@ package broker
 
 import (
 	"bytes"
+	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +17,10 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // pipes is a listener of in-memory connections that obey deadlines, so that time-outs can be watched in a bubble.
@@ -54,6 +63,7 @@ type frame struct {
 	end, ack bool
 	settings map[http2.SettingID]uint32
 	window   uint32
+	fields   map[string]string // of HEADERS
 	at       time.Time
 }
 
@@ -66,6 +76,7 @@ type rawClient struct {
 	fields *hpack.Encoder
 	mute   bool              // answers no PING
 	gone   chan struct{}     // closed when the server has ended the connection
+	news   chan struct{}     // receives a value after a frame, unless one is there already; never closed
 	out    chan func() error // what is to be written, so that reading never waits for it; closed at the end of the test
 
 	mu     sync.Mutex // protects the fields below
@@ -76,8 +87,9 @@ type rawClient struct {
 // rawDial sends the connection preface and reads on until the server ends the connection.
 func rawDial(t *testing.T, conn net.Conn, mute bool) *rawClient {
 	t.Helper()
-	c := &rawClient{t: t, conn: conn, framer: http2.NewFramer(conn, conn), mute: mute, gone: make(chan struct{}), out: make(chan func() error, 2000)}
+	c := &rawClient{t: t, conn: conn, framer: http2.NewFramer(conn, conn), mute: mute, gone: make(chan struct{}), news: make(chan struct{}, 1), out: make(chan func() error, 2000)}
 	c.framer.SetMaxReadFrameSize(1<<24 - 1)
+	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	c.fields = hpack.NewEncoder(&c.block)
 	var running sync.WaitGroup
 	running.Go(c.read)
@@ -124,13 +136,20 @@ func (c *rawClient) read() {
 			})
 		case *http2.WindowUpdateFrame:
 			got.window = f.Increment
-		case *http2.HeadersFrame:
-			got.end = f.StreamEnded()
+		case *http2.MetaHeadersFrame:
+			got.end, got.fields = f.StreamEnded(), make(map[string]string)
+			for _, field := range f.Fields {
+				got.fields[field.Name] = field.Value
+			}
 		case *http2.PingFrame:
 			got.ack, ping = f.IsAck(), f.Data
 		}
 		c.frames = append(c.frames, got)
 		c.mu.Unlock()
+		select {
+		case c.news <- struct{}{}:
+		default:
+		}
 		if got.kind == http2.FramePing && !got.ack && !c.mute {
 			c.write(func() error { return c.framer.WritePing(true, ping) })
 		}
@@ -144,13 +163,14 @@ func (c *rawClient) ping() {
 	c.write(func() error { return c.framer.WritePing(false, [8]byte{}) })
 }
 
-// open begins an RPC with header fields of that size together, in as many frames as they need.
-func (c *rawClient) open(stream uint32, path string, size int, end bool) {
+// open begins an RPC with header fields of that size together, in as many frames as they need, and those that are given.
+func (c *rawClient) open(stream uint32, path string, size int, end bool, more ...[2]string) {
 	c.write(func() error {
 		c.block.Reset()
 		fields := [][2]string{
 			{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "broker"}, {"content-type", "application/grpc"}, {"te", "trailers"},
 		}
+		fields = append(fields, more...)
 		for ; size > 0; size -= 1 << 10 {
 			fields = append(fields, [2]string{"x-large", strings.Repeat("x", min(size, 1<<10))})
 		}
@@ -187,4 +207,56 @@ func (c *rawClient) ended() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.end, !c.end.IsZero()
+}
+
+// answer waits for the end of an RPC and gives its status; nil: OK. A reset is an error that is no status.
+func (c *rawClient) answer(stream uint32) error {
+	c.t.Helper()
+	deadline, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		if err, ok := c.status(stream); ok {
+			return err
+		}
+		select {
+		case <-c.news:
+		case <-c.gone:
+			if err, ok := c.status(stream); ok {
+				return err
+			}
+			c.t.Fatalf("the connection ended without an answer on stream %d", stream)
+		case <-deadline.Done():
+			c.t.Fatalf("no answer on stream %d", stream)
+		}
+	}
+}
+
+// status gives the status of an RPC, false while it has none.
+func (c *rawClient) status(stream uint32) (err error, ok bool) { //nolint:revive // the error is the value
+	for _, f := range c.all(http2.FrameHeaders) {
+		code, told := f.fields["grpc-status"]
+		if f.stream != stream || !told {
+			continue
+		}
+		if packed := f.fields["grpc-status-details-bin"]; packed != "" {
+			content, err := base64.RawStdEncoding.DecodeString(packed)
+			st := &statuspb.Status{}
+			if err := errors.Join(err, proto.Unmarshal(content, st)); err != nil {
+				return err, true
+			}
+			return status.ErrorProto(st), true
+		}
+		number, err := strconv.Atoi(code)
+		message, err2 := url.PathUnescape(f.fields["grpc-message"])
+		if err := errors.Join(err, err2); err != nil {
+			return err, true
+		}
+		return status.Error(codes.Code(number), message), true
+	}
+	for _, f := range c.all(http2.FrameRSTStream) {
+		if f.stream == stream {
+			return fmt.Errorf("reset: %s", f.code), true
+		}
+	}
+	return nil, false
 }

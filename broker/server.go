@@ -67,8 +67,7 @@ type ServerConfig struct {
 // NewServer makes the server.
 func NewServer(calls *CallService, cfg ServerConfig) *Server {
 	s := &Server{health: health.NewServer(), access: &access{
-		gate: newGate(), callers: newReception(slotsFor(calls.capacity.limits), calls.capacity.limits.MaxCalls),
-		strangers: newReception(strangerSlots, strangerQueue),
+		gate: newGate(), calls: receptionOfCalls(calls.capacity.limits), strangers: receptionOfStrangers(),
 	}}
 	s.access.identities.Store(cfg.Identities)
 	guarded := recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(recovered(cfg.Log)))
@@ -120,11 +119,13 @@ func (s *Server) ReplaceIdentities(identities *Identities) { s.access.identities
 func (s *Server) Drain(ctx context.Context) {
 	s.health.Shutdown()
 	s.access.gate.close()
+	s.access.calls.close()          // a call that came in now would be refused
 	finished := make(chan struct{}) // closed by the goroutine below
 	go func() {
 		defer close(finished)
 		<-s.access.gate.left
-		// Every call has its reply; what is then still open after a moment only watches (health, reflection) and would never end.
+		s.access.strangers.close()
+		// Every call has its reply; what is then still open after a moment only watches (health) and would never end.
 		watchers := time.AfterFunc(lastReplies, s.grpc.Stop)
 		defer watchers.Stop()
 		s.grpc.GracefulStop()

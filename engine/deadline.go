@@ -14,6 +14,11 @@ const (
 	marginCeiling = 250 * time.Millisecond
 )
 
+// Margin is what is kept free of the time allowed for the way back, where no policy sets another.
+func Margin(allowed time.Duration) time.Duration {
+	return min(max(allowed/marginShare, marginFloor), marginCeiling)
+}
+
 // workDeadline is the instant at which the broker's work must be over: the caller's deadline, or the default when it sent none,
 // never later than max_timeout, less the time that is kept free for the way back (semantics.md §1.1, §1.2).
 func workDeadline(c *call.Call, d *policy.Deadline) time.Time {
@@ -24,7 +29,7 @@ func workDeadline(c *call.Call, d *policy.Deadline) time.Time {
 	if latest := c.Arrived.Add(d.MaxTimeout); deadline.After(latest) {
 		deadline = latest
 	}
-	margin := min(max(deadline.Sub(c.Arrived)/marginShare, marginFloor), marginCeiling)
+	margin := Margin(deadline.Sub(c.Arrived))
 	if d.CallerMargin != nil {
 		margin = *d.CallerMargin
 	}
