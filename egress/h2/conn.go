@@ -78,6 +78,7 @@ func New(c net.Conn, roomier chan<- struct{}) *Conn {
 	cn.limit.Store(1)
 	cn.source = source{Conn: c}
 	cn.in = http2.NewFramer(nil, bufio.NewReaderSize(&cn.source, inBytes))
+	cn.in.SetMaxReadFrameSize(frameBytes) // what we announce by saying nothing
 	cn.in.SetReuseFrames()
 	cn.head.names = make(map[string]string)
 	cn.dec = hpack.NewDecoder(tableBytes, cn.head.add)

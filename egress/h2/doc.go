@@ -21,7 +21,7 @@
 // waits for both.
 //
 // A peer cannot make it hold more than the limits of its streams, a header block of 1 MiB, and 64 KiB of answers to pings and settings;
-// beyond those, or after ten thousand frames in a row that carry nothing for anybody, the connection ends. PRIORITY and unknown
+// beyond those, or after 4096 frames in a row that carry nothing for anybody, the connection ends. PRIORITY and unknown
 // frames are skipped, pushes are refused. Field names come out as HTTP/1.1 writes them (Content-Type), so that a caller sees the same
 // answer whichever protocol brought it; fields that speak of the connection are kept here and dropped by the owner.
 //

@@ -37,8 +37,8 @@ func (c *Conn) takeContinuation(f *http2.ContinuationFrame) *Error {
 	c.frames++
 	s := c.streams[c.blockID]
 	c.mu.Unlock()
-	const frameHead = 9
-	if c.blockCost += len(f.HeaderBlockFragment()) + frameHead; c.blockCost > blockMost {
+	const each = 64 // of which endless empty ones could come
+	if c.blockCost += len(f.HeaderBlockFragment()) + each; c.blockCost > blockMost {
 		return c.spoilt(s, &Error{Kind: TooLarge, Text: "a header block without end", code: http2.ErrCodeEnhanceYourCalm})
 	}
 	c.fragments = append(c.fragments, f.HeaderBlockFragment()...)

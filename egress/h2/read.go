@@ -12,7 +12,7 @@ const (
 	// controlMost bounds what waits to be written in answer to the peer's own frames: only a peer that sends and does not read gets there.
 	controlMost = 64 << 10
 	// chatterMost bounds the frames in a row that carry nothing for anybody.
-	chatterMost = 10_000
+	chatterMost = 4096
 )
 
 // reading is the reader's own state.
@@ -21,7 +21,7 @@ type reading struct {
 	in     *http2.Framer
 	dec    *hpack.Decoder
 	head   head
-	// A head that came in several frames, until its last one: blockCost counts the frames too, of which endless empty ones could come.
+	// A head that came in several frames, until its last one.
 	fragments []byte
 	blockID   uint32
 	blockEnds bool
