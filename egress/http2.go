@@ -160,7 +160,7 @@ func (t *Transport) carry(ctx context.Context, at place, c *call.Call, p *policy
 
 // unindexed names the fields that are secret, or different in every request.
 func unindexed(p *policy.Effective) []string {
-	names := []string{"Traceparent"}
+	names := append(make([]string, 0, 3+len(p.Credentials)), "Traceparent")
 	if p.Idempotency.Enabled {
 		names = append(names, p.Idempotency.Header)
 	}

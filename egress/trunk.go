@@ -43,12 +43,12 @@ type wire struct {
 
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
-	at := max(int64(time.Since(w.made)), 1)
+	at := int64(time.Since(w.made))
 	if n > 0 {
 		w.heard.Store(at)
 	}
 	if err != nil {
-		w.ended.Store(at)
+		w.ended.Store(max(at, 1))
 	}
 	return n, err
 }

@@ -58,6 +58,8 @@ func TestExamplesRuleWhatTheySay(t *testing.T) {
 		{"another caller does not", "credentials", "GET", "https://geo.example.com/", "else", "credentials", "unset", "policies/default"},
 		{"404 settles a DELETE", "flaky", "DELETE", "https://flaky.example.com/x", "", "retry.success_after_unknown", "404", "policies/flaky-delete"},
 		{"404 settles nothing else", "flaky", "PUT", "https://flaky.example.com/x", "", "retry.success_after_unknown", "unset", "policies/default"},
+		{"HTTP/2 is offered first", "http2", "GET", "https://api.example.com/", "", "attempt.protocols", "PROTOCOL_HTTP_2 PROTOCOL_HTTP_1_1", "policies/http2"},
+		{"a GOAWAY is believed where it is kept", "http2", "POST", "https://rpc.example.com/", "", "retry.trust_goaway", "true", "policies/http2-rpc"},
 		{"one port of this machine", "loopback", "GET", "http://127.0.0.1:8000/", "", "egress.ports", "8000", "policies/beside"},
 		{"no other", "loopback", "GET", "http://127.0.0.1:8001/", "", "egress.allow_cidrs", "unset", "policies/default"},
 	} {

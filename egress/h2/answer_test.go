@@ -113,7 +113,7 @@ func TestAnswersThatCannotBeTaken(t *testing.T) {
 		}, h2.Malformed, "more than the window allows", 200, http2.ErrCodeFlowControl},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p := connect(t)
 				beside := send(t.Context(), c, get(), roomy())
 				first := p.want(http2.FrameHeaders).id
@@ -188,7 +188,7 @@ func TestAnswersAtTheirLimitsAreTaken(t *testing.T) {
 		"padding counts in no length": {"GET", padded, 200, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p := connect(t)
 				out := send(t.Context(), c, request(row.method, nil), roomy())
 				row.answer(p, p.want(http2.FrameHeaders).id)
@@ -236,7 +236,7 @@ func TestFramesThatBreakTheConnection(t *testing.T) {
 		}, "a frame larger than allowed, or another protocol than HTTP/2", http2.ErrCodeFrameSize},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p := connect(t)
 				outs := []<-chan outcome{send(t.Context(), c, get(), roomy()), send(t.Context(), c, get(), roomy())}
 				p.want(http2.FrameHeaders)
@@ -268,10 +268,14 @@ func TestHeaderBlockThatBreaksTheConnection(t *testing.T) {
 		text string
 		code http2.ErrCode
 	}{
-		{"garbage", func(p *peer, id uint32) error { return p.block(id, true, []byte{0xff, 0xff, 0xff}) },
-			h2.Malformed, "a header block that cannot be decompressed", http2.ErrCodeCompression},
-		{"a string of 2 MiB", func(p *peer, id uint32) error { return p.block(id, true, []byte("\x88\x00\x01a\x7f\x81\xff\x7f")) },
-			h2.TooLarge, "a field over the limit", http2.ErrCodeEnhanceYourCalm},
+		{
+			"garbage", func(p *peer, id uint32) error { return p.block(id, true, []byte{0xff, 0xff, 0xff}) },
+			h2.Malformed, "a header block that cannot be decompressed", http2.ErrCodeCompression,
+		},
+		{
+			"a string of 2 MiB", func(p *peer, id uint32) error { return p.block(id, true, []byte("\x88\x00\x01a\x7f\x81\xff\x7f")) },
+			h2.TooLarge, "a field over the limit", http2.ErrCodeEnhanceYourCalm,
+		},
 		{"a block without end", func(p *peer, id uint32) error {
 			err := p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x88}})
 			for i := 0; err == nil && i < 1<<20>>14+5; i++ {
@@ -288,7 +292,7 @@ func TestHeaderBlockThatBreaksTheConnection(t *testing.T) {
 		}, h2.TooLarge, "a header block without end", http2.ErrCodeEnhanceYourCalm},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p := connect(t)
 				beside := send(t.Context(), c, get(), roomy())
 				p.want(http2.FrameHeaders)
@@ -314,7 +318,7 @@ func TestFirstFrameMustBeSettings(t *testing.T) {
 		"the end of all that": func(p *peer) error { return p.fr.WriteGoAway(0, 0, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p := connectSilent(t, nil)
 				p.deaf = true
 				p.listen()

@@ -68,7 +68,7 @@ type Conn struct {
 }
 
 // New begins a connection on c, whose TLS handshake is over: no deadline may be set on it. Into roomier one value is put, without
-// waiting, when the connection may take more streams than before or none any more; nil when nobody asks.
+// waiting, when the peer says how many streams it takes, and when the connection takes none any more; nil when nobody asks.
 func New(c net.Conn, roomier chan<- struct{}) *Conn {
 	cn := &Conn{
 		c: c, roomier: roomier, wake: make(chan struct{}, 1),
@@ -191,7 +191,7 @@ func (c *Conn) judgeLocked() {
 	case c.why != nil, c.away != nil, c.stale, c.mute:
 		c.limit.Store(-1)
 	case c.greeted.Load():
-		c.limit.Store(int32(min(c.peerMax, streamsMost))) //nolint:gosec // at most streamsMost
+		c.limit.Store(int32(min(c.peerMax, streamsMost)))
 	}
 }
 

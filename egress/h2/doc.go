@@ -10,11 +10,10 @@
 // connection's own Write said that it had taken none of them. An [Error] of kind [Refused] is the peer's REFUSED_STREAM and one of kind
 // [GoneAway] its GOAWAY with a last stream below this one (RFC 9113 §6.8, §8.7), both only before anything of an answer came.
 //
-//	             HEADERS written           request whole
-//	queued ──────────────────────► open ───────────────► waiting ──► over
-//	  │ GOAWAY, end, time: not sent  │ answer, RST, GOAWAY below, end, time: over
-//	  ▼                              ▼
-//	over                           over
+//	        HEADERS written        answer, RST, GOAWAY below, end, time
+//	queued ─────────────────► open ────────────────────────────────────► over
+//	  └────────────────────────────────────────────────────────────────────▲
+//	        GOAWAY, end, time: not sent
 //
 // Two goroutines belong to a connection. The reader takes frames and settles streams; the writer alone numbers streams, compresses
 // heads and writes, so that a peer that stops reading holds up neither the reader nor any attempt: each ends at its own time. [Conn.Close]

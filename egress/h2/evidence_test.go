@@ -1,7 +1,6 @@
 package h2_test
 
 import (
-	"context"
 	"errors"
 	"net"
 	"testing"
@@ -41,10 +40,14 @@ func TestResetsAndGoAwayAreToldApart(t *testing.T) {
 			p.data(id, false, "half")
 			p.rst(id, http2.ErrCodeInternal)
 		}, h2.Reset, "the server reset the stream: INTERNAL_ERROR", true, true},
-		{"GOAWAY below", func(p *peer, id uint32) { p.goAway(id-2, http2.ErrCodeNo) }, h2.GoneAway,
-			"the server sent GOAWAY (NO_ERROR), last stream 1, which leaves this one out: stream 3", false, false},
-		{"GOAWAY of nothing", func(p *peer, _ uint32) { p.goAway(0, http2.ErrCodeEnhanceYourCalm) }, h2.GoneAway,
-			"the server sent GOAWAY (ENHANCE_YOUR_CALM), last stream 0, which leaves this one out: stream 3", false, false},
+		{
+			"GOAWAY below", func(p *peer, id uint32) { p.goAway(id-2, http2.ErrCodeNo) }, h2.GoneAway,
+			"the server sent GOAWAY (NO_ERROR), last stream 1, which leaves this one out: stream 3", false, false,
+		},
+		{
+			"GOAWAY of nothing", func(p *peer, _ uint32) { p.goAway(0, http2.ErrCodeEnhanceYourCalm) }, h2.GoneAway,
+			"the server sent GOAWAY (ENHANCE_YOUR_CALM), last stream 0, which leaves this one out: stream 3", false, false,
+		},
 		{"GOAWAY twice, the second one lower", func(p *peer, id uint32) {
 			p.goAway(1<<31-1, http2.ErrCodeNo)
 			p.goAway(id-2, http2.ErrCodeNo)
@@ -60,7 +63,9 @@ func TestResetsAndGoAwayAreToldApart(t *testing.T) {
 		}, h2.Lost, "the connection was lost before the answer was complete; before that the server sent GOAWAY (NO_ERROR), last stream 1", true, false},
 		{"the end", func(p *peer, _ uint32) { _ = p.c.Close() }, h2.Lost, "the connection was lost before the answer was complete", false, false},
 		{"the end within the head", func(p *peer, id uint32) {
-			p.write(func() error { return p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x88}}) })
+			p.write(func() error {
+				return p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x88}})
+			})
 			_ = p.c.Close()
 		}, h2.Lost, "the connection was lost before the answer was complete", true, false},
 		{"the end within the body", func(p *peer, id uint32) {
@@ -70,7 +75,7 @@ func TestResetsAndGoAwayAreToldApart(t *testing.T) {
 		}, h2.Lost, "the connection was lost before the answer was complete", true, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p := connect(t)
 				answers(t, c, p)
 				out := send(t.Context(), c, post([]byte("x")), roomy())
@@ -93,7 +98,7 @@ func TestResetsAndGoAwayAreToldApart(t *testing.T) {
 
 // TestGoAwayLetsThoseBelowFinish, and takes nobody new.
 func TestGoAwayLetsThoseBelowFinish(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		below := send(t.Context(), c, get(), roomy())
 		first := p.want(http2.FrameHeaders).id
@@ -121,7 +126,7 @@ func TestGoAwayLetsThoseBelowFinish(t *testing.T) {
 }
 
 func TestGoAwayOnAnIdleConnectionEndsIt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		answers(t, c, p)
 		p.goAway(1, http2.ErrCodeNo)
@@ -193,7 +198,7 @@ func TestWriteThatFailsProvesWhatItSays(t *testing.T) {
 		"one byte": {1, h2.Lost, "the connection was lost before the answer was complete", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p, ch := connectChoked(t)
 				ch.takes = row.takes
 				out := send(t.Context(), c, post([]byte("x")), roomy())
@@ -210,7 +215,7 @@ func TestWriteThatFailsProvesWhatItSays(t *testing.T) {
 
 // TestStreamBehindAFailedOneWasNotSent: of two in one write the first was begun, the second was not.
 func TestStreamBehindAFailedOneWasNotSent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p, ch := connectChoked(t)
 		ch.hang = make(chan struct{})
 		first := send(t.Context(), c, get(), roomy()) // hangs in its write
@@ -237,7 +242,7 @@ func TestEndDuringAWriteWaitsForItsOutcome(t *testing.T) {
 		sent  bool
 	}{"nothing": {0, false}, "all": {-1, true}} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p, ch := connectChoked(t)
 				hang := make(chan struct{})
 				ch.hang = hang
@@ -262,7 +267,7 @@ func (sink) Write(b []byte) (int, error) { return len(b), nil }
 
 // TestAnswerCountsThoughTheWritingFailed: a server that refuses an upload answers, and hangs up.
 func TestAnswerCountsThoughTheWritingFailed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p, ch := connectChoked(t)
 		out := send(t.Context(), c, post(make([]byte, 1<<20)), roomy())
 		id := p.want(http2.FrameHeaders).id
@@ -283,9 +288,9 @@ func TestAnswerCountsThoughTheWritingFailed(t *testing.T) {
 }
 
 func TestCloseEndsWhatIsOnIt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
-		out := send(context.Background(), c, get(), roomy())
+		out := send(t.Context(), c, get(), roomy())
 		p.want(http2.FrameHeaders)
 		c.Close()
 		fails(t, <-out, h2.Lost, "the connection was closed by this side", false, true)

@@ -30,7 +30,7 @@ func received(p *peer, id uint32) (body string, ended bool) {
 
 // TestUploadKeepsToTheWindows of its stream and of the connection, as they open and close.
 func TestUploadKeepsToTheWindows(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		upload := bytes.Repeat([]byte("0123456789abcdef"), 8<<10) // 128 KiB
 		out := send(t.Context(), c, post(upload), roomy())
@@ -76,7 +76,7 @@ func TestUploadKeepsToTheWindows(t *testing.T) {
 
 // TestUploadsTakeTurns: a small request does not wait for the end of a large one.
 func TestUploadsTakeTurns(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p, ch := connectChoked(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 8 << 20})
 		p.write(func() error { return p.fr.WriteWindowUpdate(0, 8<<20) })
 		hang := make(chan struct{})
@@ -112,7 +112,7 @@ func TestUploadsTakeTurns(t *testing.T) {
 
 // TestAWindowOfNothingForEver costs an upload its time, and nobody else anything.
 func TestAWindowOfNothingForEver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		out := send(t.Context(), c, post([]byte("x")), roomy())
 		p.want(http2.FrameHeaders)
@@ -125,7 +125,7 @@ func TestAWindowOfNothingForEver(t *testing.T) {
 
 // TestEarlyAnswerEndsTheUpload, and counts.
 func TestEarlyAnswerEndsTheUpload(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		out := send(t.Context(), c, post(make([]byte, 1<<20)), roomy())
 		id := p.want(http2.FrameHeaders).id
@@ -146,7 +146,7 @@ func TestEarlyAnswerEndsTheUpload(t *testing.T) {
 
 // TestWindowsAreGivenBack, also for what came for streams that are over, and for padding.
 func TestWindowsAreGivenBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		lim := roomy()
 		lim.BodyBytes = 1000
@@ -189,7 +189,7 @@ func TestWindowsAreGivenBack(t *testing.T) {
 
 // TestHeaderTableOfThePeerIsKeptTo: a peer without memory decompresses all the same.
 func TestHeaderTableOfThePeerIsKeptTo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0})
 		for range 3 {
 			answers(t, c, p)

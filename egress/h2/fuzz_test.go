@@ -125,7 +125,7 @@ func ours(t *testing.T, raw []byte) (reading, error) {
 	defer c.Close()
 	lim := roomy()
 	lim.Deadline = time.Now().Add(20 * time.Second)
-	a, err := c.RoundTrip(context.Background(), get(), lim)
+	a, err := c.RoundTrip(t.Context(), get(), lim)
 	got := reading{status: a.Status, body: string(a.Body)}
 	for _, f := range a.Fields {
 		got.fields = append(got.fields, f.Name+": "+f.Value)
@@ -139,10 +139,10 @@ func ours(t *testing.T, raw []byte) (reading, error) {
 }
 
 func theirs(raw []byte) (reading, error) {
-	tr := &http2.Transport{DisableCompression: true, AllowHTTP: true}
+	tr := &http2.Transport{DisableCompression: true, AllowHTTP: true} //nolint:staticcheck // the client of this very module is the oracle
 	s := newScript(raw)
 	defer s.Close()
-	cc, err := tr.NewClientConn(s)
+	cc, err := tr.NewClientConn(s) //nolint:staticcheck // as above
 	if err != nil {
 		return reading{}, err
 	}
@@ -241,8 +241,14 @@ func seeds(f *testing.F) [][]byte {
 		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: ends, EndHeaders: true})
 	}
 	for _, fields := range [][]string{
-		{":status", "200", "content-length", "2", "a", "b"}, {":status", "204"}, {":status", "999"}, {":status", "101"}, {"a", "b"},
-		{":status", "200", "X-A", "b"}, {":status", "200", "content-length", "2, 2"}, {":status", "200", "trailer", "x-sum"},
+		{":status", "200", "content-length", "2", "a", "b"},
+		{":status", "204"},
+		{":status", "999"},
+		{":status", "101"},
+		{"a", "b"},
+		{":status", "200", "X-A", "b"},
+		{":status", "200", "content-length", "2, 2"},
+		{":status", "200", "trailer", "x-sum"},
 		{":status", "200", "set-cookie", "a", "set-cookie", "b", "connection", "x", "a", "\xff "},
 	} {
 		add(func(fr *http2.Framer, head func(...string) []byte) {
@@ -265,6 +271,8 @@ func seeds(f *testing.F) [][]byte {
 	})
 	add(func(fr *http2.Framer, _ func(...string) []byte) { _ = fr.WriteRSTStream(1, http2.ErrCodeRefusedStream) })
 	add(func(fr *http2.Framer, _ func(...string) []byte) { _ = fr.WriteGoAway(0, http2.ErrCodeNo, []byte("x")) })
-	add(func(fr *http2.Framer, _ func(...string) []byte) { _ = fr.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2}) })
+	add(func(fr *http2.Framer, _ func(...string) []byte) {
+		_ = fr.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2})
+	})
 	return append(out, []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), nil)
 }

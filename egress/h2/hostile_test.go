@@ -61,7 +61,7 @@ func TestPeerThatSendsAndDoesNotRead(t *testing.T) {
 		"settings": func(p *peer) error { return p.fr.WriteSettings() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p, ch := connectChoked(t)
 				hang := make(chan struct{})
 				ch.hang = hang
@@ -132,7 +132,7 @@ func TestTinyContinuationsCostNoMoreThanTheirBytes(t *testing.T) {
 
 // TestRapidResetsCostOneStreamEach, and the next one is served.
 func TestRapidResetsCostOneStreamEach(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		for range 1000 {
 			out := send(t.Context(), c, get(), roomy())

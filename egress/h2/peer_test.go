@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -262,10 +261,4 @@ func answers(t *testing.T, c *h2.Conn, p *peer) {
 	if o := <-out; o.err != nil || string(o.Body) != "ok" {
 		t.Errorf("the connection does not serve any more: %v", o.err)
 	}
-}
-
-// bubble runs f where time is exact.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
 }

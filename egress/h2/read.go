@@ -104,17 +104,17 @@ func (c *Conn) arrivedLocked(f http2.Frame) *Error {
 }
 
 func (c *Conn) takeOther(f http2.Frame) (why *Error) {
-	limit := c.limit.Load()
+	limit, greeted := c.limit.Load(), c.greeted.Load()
 	c.mu.Lock()
 	defer func() {
 		c.mu.Unlock()
 		c.hurry()
-		if c.limit.Load() != limit {
+		if c.limit.Load() != limit || c.greeted.Load() != greeted {
 			c.announce()
 		}
 	}()
-	if why = c.arrivedLocked(f); why != nil {
-		return why
+	if first := c.arrivedLocked(f); first != nil {
+		return first
 	}
 	c.chatter++
 	switch f := f.(type) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/net/http2"
 
@@ -12,7 +13,7 @@ import (
 )
 
 func TestRequestOnTheWire(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		r := post([]byte("hello"))
 		r.Field("Authorization", "Bearer s3cr3t")
@@ -47,7 +48,7 @@ func TestRequestOnTheWire(t *testing.T) {
 }
 
 func TestRequestsWithoutABodyEndWithTheirHead(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		for method, length := range map[string]string{"GET": "", "DELETE": "", "POST": "0"} {
 			r := request(method, nil)
@@ -70,7 +71,7 @@ func TestRequestsWithoutABodyEndWithTheirHead(t *testing.T) {
 }
 
 func TestAnswerHasNamesAsHTTP1WritesThem(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		out := send(t.Context(), c, get(), roomy())
 		id := p.want(http2.FrameHeaders).id
@@ -85,8 +86,12 @@ func TestAnswerHasNamesAsHTTP1WritesThem(t *testing.T) {
 			t.Fatalf("%v", o)
 		}
 		want := []call.Header{
-			{Name: "Content-Type", Value: "text/plain"}, {Name: "Set-Cookie", Value: "a=1"}, {Name: "X-Two", Value: "b"},
-			{Name: "Set-Cookie", Value: "b=2"}, {Name: "X-Bytes", Value: "a\xff"}, {Name: "Etag", Value: ""},
+			{Name: "Content-Type", Value: "text/plain"},
+			{Name: "Set-Cookie", Value: "a=1"},
+			{Name: "X-Two", Value: "b"},
+			{Name: "Set-Cookie", Value: "b=2"},
+			{Name: "X-Bytes", Value: "a\xff"},
+			{Name: "Etag", Value: ""},
 		}
 		if !slices.Equal(o.Fields, want) {
 			t.Errorf("fields %q", o.Fields)
@@ -98,7 +103,7 @@ func TestAnswerHasNamesAsHTTP1WritesThem(t *testing.T) {
 }
 
 func TestWhatCannotBeWrittenIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		for name, change := range map[string]func(*h2.Request){
 			"a blank in the target":    func(r *h2.Request) { r.Start("GET", "/a b", "h") },
@@ -125,7 +130,7 @@ func TestWhatCannotBeWrittenIsRefused(t *testing.T) {
 
 // TestLargeHeadsGoInSeveralFrames, both ways.
 func TestLargeHeadsGoInSeveralFrames(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		r := get()
 		value := strings.Repeat("v", 40_000)
@@ -144,7 +149,7 @@ func TestLargeHeadsGoInSeveralFrames(t *testing.T) {
 }
 
 func TestLimitIsThePeersWithinOurs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		fresh, _ := connectSilent(t, nil)
 		if fresh.Limit() != 1 || fresh.Greeted() {
 			t.Errorf("before the settings: %d, %v", fresh.Limit(), fresh.Greeted())

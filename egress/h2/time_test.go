@@ -58,7 +58,7 @@ func TestTimes(t *testing.T) {
 		}, time.Second, true, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p := connect(t)
 				lim := roomy()
 				begin := time.Now()
@@ -96,7 +96,7 @@ func drip(p *peer, id uint32, pause time.Duration, n int) {
 
 // TestTheTimeForTheHeadBeginsWhenTheRequestIsSent, be it ever so slow.
 func TestTheTimeForTheHeadBeginsWhenTheRequestIsSent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		lim := roomy()
 		lim.HeaderTimeout = time.Second
@@ -114,7 +114,7 @@ func TestTheTimeForTheHeadBeginsWhenTheRequestIsSent(t *testing.T) {
 }
 
 func TestCancelledStreamIsResetAndTheOthersGoOn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
 		beside := send(t.Context(), c, get(), roomy())
 		first := p.want(http2.FrameHeaders).id
@@ -137,7 +137,7 @@ func TestCancelledStreamIsResetAndTheOthersGoOn(t *testing.T) {
 
 // TestWhatWasNotWrittenYetIsNotSent: the peer stopped reading, the request waits for its turn until its time is up.
 func TestWhatWasNotWrittenYetIsNotSent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, _, ch := connectChoked(t)
 		ch.hang = make(chan struct{})
 		first := send(t.Context(), c, get(), roomy())
@@ -180,7 +180,7 @@ func TestSilentConnectionTakesNobodyNew(t *testing.T) {
 		}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c, p := connect(t)
 				answers(t, c, p)
 				row.play(t, c, p)
