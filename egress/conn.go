@@ -38,4 +38,7 @@ func (cn *conn) quiet(deadline time.Time) bool {
 	return cn.top.SetDeadline(deadline) == nil && cn.http.Idle() == nil
 }
 
+// seen is how long it was seen alive while idle.
+func (cn *conn) seen() time.Duration { return cn.aliveAt.Sub(cn.idleSince) }
+
 func (cn *conn) close() { _ = cn.top.Close() } // the peer may be gone; there is nobody to tell

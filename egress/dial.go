@@ -14,38 +14,56 @@ import (
 	"github.com/sallyport/sallyport/policy"
 )
 
+// link is a connection on which nothing was said yet.
+type link struct {
+	raw     *rawConn
+	session *tlsConn // nil without TLS
+}
+
+func (l link) top() net.Conn {
+	if l.session != nil {
+		return l.session
+	}
+	return l.raw
+}
+
+// overHTTP1 speaks HTTP/1.1 on it, until the attempt's deadline at first.
+func (l link) overHTTP1(key poolKey, a *call.Attempt) *conn {
+	cn := newConn(key, l.raw, l.session)
+	_ = cn.top.SetDeadline(a.Deadline) // fails on a closed connection only, which the write finds out
+	return cn
+}
+
 // open resolves, judges every address, connects and does the TLS handshake. Nothing of the request is sent here, so that every
-// failure is EVIDENCE_NOT_SENT.
-func (t *Transport) open(ctx context.Context, key poolKey, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
+// failure is EVIDENCE_NOT_SENT; notSent makes the result of it.
+func (t *Transport) open(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) (link, call.Result, bool) {
 	addresses, err := t.addresses(ctx, c.Target.Host, c.Target.Address, p, a)
 	if err != nil {
-		return nil, notSent(ctx, a, nameFailure(err)), false
+		return link{}, nameFailure(err), false
 	}
 	for _, addr := range addresses {
 		if err := t.guard.Address(&p.Egress.Rules, netip.AddrPortFrom(addr, c.Target.Port)); err != nil {
 			// One forbidden answer denies the call: a mix of public and private is how rebinding looks.
-			return nil, notSent(ctx, a, denied(err)), false
+			return link{}, denied(err), false
 		}
 	}
 	via, err := t.proxy(ctx, p, a)
 	if err != nil {
-		return nil, notSent(ctx, a, connectFailure(err)), false
+		return link{}, connectFailure(err), false
 	}
 	deadline := earlier(a.Deadline, time.Now().Add(p.Attempt.ConnectTimeout))
 	raw, err := t.reach(ctx, p, via, addresses[:min(len(addresses), addressesMax)], c.Target.Port, deadline)
 	if err != nil {
-		return nil, notSent(ctx, a, connectFailure(err)), false
+		return link{}, connectFailure(err), false
 	}
-	var session *tlsConn
+	l := link{raw: raw}
 	if c.Target.Scheme == "https" {
-		if session, err = handshake(ctx, raw, c, p, deadline); err != nil {
+		if l.session, err = handshake(ctx, raw, c, p, deadline); err != nil {
 			_ = raw.Close() // nothing was sent; the handshake's error is the one to tell
-			return nil, notSent(ctx, a, tlsFailure(err)), false
+			return link{}, tlsFailure(err, p), false
 		}
 	}
-	cn := newConn(key, raw, session)
-	_ = cn.top.SetDeadline(a.Deadline) // fails on a closed connection only, which the write finds out
-	return cn, call.Result{}, true
+	return l, call.Result{}, true
 }
 
 // connect tries the addresses in turn, each with its share of the time, as long as nothing was sent.

@@ -17,12 +17,16 @@ const inlineBody = 32 << 10
 
 // exchange sends the request on a connection of its own, whose deadline is set, and reads the answer.
 func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *policy.Effective, a *call.Attempt) call.Result {
+	if d := withheld(c, p, cn.raw); d != nil {
+		cn.close() // no exchange took place: it must not look as if it had just been used
+		return *d
+	}
 	if ctx.Err() != nil { // the caller went away while a connection was looked for
 		cn.close()
 		return notSent(ctx, a, call.Result{Failure: call.FailureConnectionLost, Detail: "nothing was sent", Reused: cn.served})
 	}
 	uncancel := context.AfterFunc(ctx, cn.interrupt)
-	t.writeHead(cn, c, p, a)
+	t.writeHead(cn.http, c, p, a)
 	answer := &cn.answer
 	err := roundTrip(cn, c, limits(c, p, a), answer)
 	quiet := uncancel()
@@ -30,12 +34,12 @@ func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *pol
 		drain(cn, a.Deadline, err)
 		cn.close()
 		if cn.served && !answer.Begun && quiet && !isTimeout(err) {
-			t.pool.life.died(cn, a.Start.Sub(cn.idleSince)) // the close and the request crossed on the way
+			t.pool.life.died(cn.key.origin, cn.seen(), a.Start.Sub(cn.idleSince)) // the close and the request crossed on the way
 		}
 		return t.failed(ctx, cn, a, err)
 	}
 	if cn.served && answer.Status == 408 {
-		t.pool.life.died(cn, a.Start.Sub(cn.idleSince)) // the server's good-bye to an idle connection (RFC 9110 §15.5.9)
+		t.pool.life.died(cn.key.origin, cn.seen(), a.Start.Sub(cn.idleSince)) // the server's good-bye to an idle connection (RFC 9110 §15.5.9)
 	}
 	res := answered(cn, answer)
 	if quiet && cn.http.Reusable() && !maybeUnread(c, answer) {

@@ -49,28 +49,29 @@ func (l *lifetimes) of(origin string, unsafe bool, now time.Time) time.Duration 
 }
 
 // died learns from a connection that was found dead after being idle that long, or died under the request that ended its idle
-// time. It was alive when last looked at; without such a look the server's patience is anywhere below, and the lesson careful.
-func (l *lifetimes) died(cn *conn, idle time.Duration) {
+// time. It was seen alive after that part of the time; without such a look the server's patience is anywhere below, and the lesson
+// careful.
+func (l *lifetimes) died(origin string, seen, idle time.Duration) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.learned) >= learnedMax {
 		clear(l.learned)
 	}
-	got := l.learned[cn.key.origin]
+	got := l.learned[origin]
 	if idle < early {
 		got.distrust = min(max(2*got.distrust, distrustFirst), distrustMost)
 		got.distrusts = now.Add(got.distrust)
-		l.learned[cn.key.origin] = got
+		l.learned[origin] = got
 		return
 	}
 	life := idle / 4
-	if seen := cn.aliveAt.Sub(cn.idleSince); seen > life {
+	if seen > life {
 		life = min(seen-seen/10, idle)
 	}
 	if now.Before(got.until) {
 		life = min(life, got.life)
 	}
 	got.life, got.until = life, now.Add(learnedFor)
-	l.learned[cn.key.origin] = got
+	l.learned[origin] = got
 }

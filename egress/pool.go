@@ -27,12 +27,13 @@ type poolKey struct {
 	foreign    bool // without the policy's client certificate
 }
 
-// pool keeps idle connections, the youngest on top.
+// pool keeps idle connections, the youngest on top; those of HTTP/2 are kept apart, idle or not.
 type pool struct {
-	life *lifetimes
-	once sync.Once     // for close
-	stop chan struct{} // closed by close
-	done chan struct{} // closed by sweeper
+	life   *lifetimes
+	trunks *trunks
+	once   sync.Once     // for close
+	stop   chan struct{} // closed by close
+	done   chan struct{} // closed by sweeper
 
 	mu     sync.Mutex // protects the fields below
 	idle   map[poolKey][]*conn
@@ -42,8 +43,9 @@ type pool struct {
 }
 
 func newPool() *pool {
+	life := newLifetimes()
 	p := &pool{
-		life: newLifetimes(),
+		life: life, trunks: newTrunks(life),
 		stop: make(chan struct{}), done: make(chan struct{}),
 		idle: make(map[poolKey][]*conn),
 	}
@@ -63,7 +65,7 @@ func (p *pool) get(key poolKey, unsafe bool, maxIdle time.Duration, deadline tim
 		if cn.quiet(deadline) {
 			return cn
 		}
-		p.life.died(cn, time.Since(cn.idleSince))
+		p.life.died(cn.key.origin, cn.seen(), time.Since(cn.idleSince))
 		cn.close()
 	}
 }
@@ -108,6 +110,7 @@ func (p *pool) push(cn *conn) bool {
 
 // retire closes the idle connections of older generations, and lets none of them in again.
 func (p *pool) retire(before uint64) {
+	p.trunks.retire(before)
 	for _, cn := range p.takeOlderThan(before) {
 		cn.close()
 	}
@@ -132,6 +135,7 @@ func (p *pool) takeOlderThan(generation uint64) []*conn {
 func (p *pool) close() {
 	p.once.Do(func() { close(p.stop) })
 	<-p.done
+	p.trunks.close()
 	p.mu.Lock()
 	idle := p.idle
 	p.idle, p.total, p.closed = nil, 0, true
@@ -154,6 +158,7 @@ func (p *pool) sweeper() {
 			return
 		case now := <-ticker.C:
 			p.sweep(now)
+			p.trunks.sweep(now)
 		}
 	}
 }
@@ -168,7 +173,7 @@ func (p *pool) sweep(now time.Time) {
 			case now.Sub(cn.idleSince) >= p.lifeOf(cn, now):
 				cn.close()
 			case !cn.quiet(now.Add(sweepEvery)):
-				p.life.died(cn, now.Sub(cn.idleSince))
+				p.life.died(cn.key.origin, cn.seen(), now.Sub(cn.idleSince))
 				cn.close()
 			default:
 				cn.aliveAt = now

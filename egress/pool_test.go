@@ -178,9 +178,8 @@ func TestRetiredGenerationIsClosedAtOnceAndNotKeptAgain(t *testing.T) {
 func TestLifeIsLearnedFromTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLifetimes()
-		now := time.Now()
 		dead := func(aliveFor, idle time.Duration) {
-			l.died(&conn{key: poolKey{origin: "o"}, idleSince: now, aliveAt: now.Add(aliveFor)}, idle)
+			l.died("o", aliveFor, idle)
 		}
 		expect := func(life, unsafe time.Duration) {
 			t.Helper()

@@ -13,10 +13,15 @@ import (
 // protocolName is how attempts name HTTP/1.1.
 const protocolName = "HTTP/1.1"
 
+// requestHead is what a request begins with, in either protocol.
+type requestHead interface {
+	Start(method, target, host string)
+	Field(name, value string)
+}
+
 // writeHead writes the request line and the fields. The broker's own win over the caller's of the same name: what the policy
 // sets, its credentials, the operation's key, the remaining time, the trace.
-func (t *Transport) writeHead(cn *conn, c *call.Call, p *policy.Effective, a *call.Attempt) {
-	h := cn.http
+func (t *Transport) writeHead(h requestHead, c *call.Call, p *policy.Effective, a *call.Attempt) {
 	h.Start(c.Method, c.Target.RequestTarget, c.Target.Authority)
 	own := ownFields{policy: p, host: c.Target.Host, keyed: p.Keyed(c), foreign: c.Foreign}
 	userAgent := false

@@ -140,7 +140,7 @@ func TestCredentialIsNotSentInClearOverANetwork(t *testing.T) {
 	p := loopback(t)
 	p.Secrets = secrets(t, "api", "s3cr3t")
 	p.Credentials = []policy.Credential{{Header: "Authorization", Secret: "api", Hosts: []string{"api.example.com"}}}
-	far := &conn{raw: newRawConn(farConn{})}
+	far := newRawConn(farConn{})
 	c := newCall(t, "GET", "http://api.example.com/", "")
 	if r := withheld(c, p, far); r == nil || r.Failure != call.FailureDenied || r.Evidence != call.EvidenceNotSent {
 		t.Errorf("%v", r)

@@ -13,6 +13,7 @@ import (
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/egress/h1"
+	"github.com/sallyport/sallyport/policy"
 )
 
 // answered is the result of a complete answer.
@@ -154,8 +155,12 @@ func connectFailure(err error) call.Result {
 	return r
 }
 
-// tlsFailure: a certificate that was refused will be refused again; any other handshake failure is one of the connection.
-func tlsFailure(err error) call.Result {
+// tlsFailure: a certificate that was refused will be refused again, and so will a protocol that the server does not have; any other
+// handshake failure is one of the connection.
+func tlsFailure(err error, p *policy.Effective) call.Result {
+	if word, ok := alert(err); ok && word == "no application protocol" && !allowsHTTP1(p) {
+		return noHTTP2()
+	}
 	r := call.Result{Failure: call.FailureTLS, Detail: "the TLS handshake failed"}
 	var certificate *tls.CertificateVerificationError
 	switch {

@@ -129,7 +129,7 @@ func secret(p *policy.Effective, name string) (string, bool) {
 
 // withheld refuses to send a credential in clear over a network (plain http is for loopback only, and never through a proxy, whose
 // loopback may be another machine's), and to send a request without the credential it should bear. Nil when there is nothing to refuse.
-func withheld(c *call.Call, p *policy.Effective, cn *conn) *call.Result {
+func withheld(c *call.Call, p *policy.Effective, raw *rawConn) *call.Result {
 	if c.Foreign {
 		return nil // no credential goes along
 	}
@@ -138,7 +138,7 @@ func withheld(c *call.Call, p *policy.Effective, cn *conn) *call.Result {
 		if !p.Credentials[i].Covers(c.Target.Host) {
 			continue
 		}
-		if c.Target.Scheme != "https" && (p.Egress.Proxy != nil || !onLoopback(cn.raw.RemoteAddr())) {
+		if c.Target.Scheme != "https" && (p.Egress.Proxy != nil || !onLoopback(raw.RemoteAddr())) {
 			return refusedCredential(name, "a credential of the policy is not sent over plain http; use https")
 		}
 		if _, ok := secret(p, name); !ok {

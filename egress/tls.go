@@ -22,7 +22,7 @@ const (
 // handshake speaks TLS as the policy says. The name checked is the URL's host, or server_name where the policy has one.
 func handshake(ctx context.Context, raw *rawConn, c *call.Call, p *policy.Effective, deadline time.Time) (*tlsConn, error) {
 	cfg := p.Egress.TLS.Clone()
-	cfg.NextProtos = []string{"http/1.1"}
+	cfg.NextProtos = offered(p)
 	cfg.ServerName = c.Target.Host
 	if c.Foreign {
 		cfg.GetClientCertificate = nil // the policy's certificate and name are for its own origin

@@ -24,7 +24,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{}
 	template := &x509.Certificate{
@@ -36,7 +36,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -45,7 +45,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-func sign(t *testing.T, template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.Certificate {
+func sign(t testing.TB, template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
 	if err != nil {
@@ -59,7 +59,7 @@ func sign(t *testing.T, template, parent *x509.Certificate, key, by *ecdsa.Priva
 }
 
 // server is a certificate for 127.0.0.1 and api.example.com, changed as a row wants.
-func (a *authority) server(t *testing.T, change func(*x509.Certificate)) tls.Certificate {
+func (a *authority) server(t testing.TB, change func(*x509.Certificate)) tls.Certificate {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, DNSNames: []string{"api.example.com"},
@@ -79,7 +79,7 @@ func overTLS(cfg *tls.Config, serve func(int, net.Conn)) func(int, net.Conn) {
 }
 
 // trusting is a policy that trusts the authority.
-func (a *authority) trusting(t *testing.T) *policy.Effective {
+func (a *authority) trusting(t testing.TB) *policy.Effective {
 	t.Helper()
 	p := loopback(t)
 	p.Egress.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/egress/guard"
@@ -66,28 +68,39 @@ func (t *Transport) Retire(before uint64) { t.pool.retire(before) }
 
 // Send makes one attempt and returns by a.Deadline, or soon after ctx ends (engine.Sender).
 func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective, a call.Attempt) call.Result {
+	if slices.Contains(p.Attempt.Protocols, policy.ProtocolHTTP2) && (c.Target.Scheme == "https" || !allowsHTTP1(p)) {
+		return t.sendHTTP2(ctx, c, p, &a)
+	}
 	cn, res, ok := t.connection(ctx, c, p, &a)
 	if !ok {
 		return res
-	}
-	if d := withheld(c, p, cn); d != nil {
-		cn.close() // no exchange took place: it must not look as if it had just been used
-		return *d
 	}
 	return t.exchange(ctx, cn, c, p, &a)
 }
 
 // connection takes an idle connection that is still alive, or makes a fresh one.
 func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
-	key := poolKey{origin: c.Target.Origin, caller: c.Caller, egress: p.Egress.ID, generation: p.Generation, foreign: c.Foreign}
-	unsafe := p.Repeatability(c) == policy.RepeatNever
-	maxIdle := idleLife
-	if unsafe {
-		// The keep-alive race would leave the effect of such an operation unknown: it takes a young connection only.
-		maxIdle = p.Attempt.MaxIdleUnsafe
-	}
+	key := keyOf(c, p)
+	unsafe, maxIdle := patience(c, p)
 	if cn := t.pool.get(key, unsafe, maxIdle, a.Deadline); cn != nil {
 		return cn, call.Result{}, true
 	}
-	return t.open(ctx, key, c, p, a)
+	l, res, ok := t.open(ctx, c, p, a)
+	if !ok {
+		return nil, notSent(ctx, a, res), false
+	}
+	return l.overHTTP1(key, a), call.Result{}, true
+}
+
+func keyOf(c *call.Call, p *policy.Effective) poolKey {
+	return poolKey{origin: c.Target.Origin, caller: c.Caller, egress: p.Egress.ID, generation: p.Generation, foreign: c.Foreign}
+}
+
+// patience is how long a connection may have been idle to serve this call.
+func patience(c *call.Call, p *policy.Effective) (unsafe bool, maxIdle time.Duration) {
+	if p.Repeatability(c) == policy.RepeatNever {
+		// The keep-alive race would leave the effect of such an operation unknown: it takes a young connection only.
+		return true, p.Attempt.MaxIdleUnsafe
+	}
+	return false, idleLife
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -161,3 +162,10 @@ func reset(c net.Conn) {
 }
 
 var errFake = errors.New("made for a test")
+
+// accepted are the connections so far.
+func (u *upstream) accepted() []net.Conn {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.conns)
+}

@@ -30,6 +30,7 @@ func possible() []call.Result {
 		{Evidence: call.EvidenceSentNoResponse, Failure: call.FailureAttemptTimeout, TimedOut: true},
 		{Evidence: call.EvidencePartialResponse, Failure: call.FailureConnectionLost, Status: 200},
 		{Evidence: call.EvidencePartialResponse, Failure: call.FailureProtocol},
+		{Evidence: call.EvidenceNotSent, Failure: call.FailureProtocol, Terminal: true},
 	}
 }
 

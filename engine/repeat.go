@@ -18,11 +18,12 @@ func (p *Plan) worth(r *call.Result) (reason call.Reason, outcome call.Outcome, 
 		return call.ReasonEgressDenied, call.OutcomeDenied, false
 	case call.FailureResponseTooLarge:
 		return call.ReasonResponseTooLarge, call.OutcomeResponseRejected, false
-	case call.FailureProtocol:
-		return call.ReasonMalformedResponse, call.OutcomeResponseRejected, false
 	}
-	if r.Terminal {
+	switch {
+	case r.Terminal:
 		return call.ReasonFailureNotRetryable, call.OutcomeUnreachable, false
+	case r.Failure == call.FailureProtocol:
+		return call.ReasonMalformedResponse, call.OutcomeResponseRejected, false
 	}
 	return call.ReasonFailureRetryable, call.OutcomeUnspecified, true
 }

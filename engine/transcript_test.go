@@ -354,6 +354,8 @@ func (s *stage) result(words []string, text string) call.Result {
 		return call.Result{Evidence: unsent, Failure: call.FailureNameResolution, Detail: "the name was not resolved"}
 	case "certificate":
 		return call.Result{Evidence: unsent, Failure: call.FailureTLS, Terminal: true, Detail: "the server's certificate was refused"}
+	case "no-http2":
+		return call.Result{Evidence: unsent, Failure: call.FailureProtocol, Terminal: true, Detail: "there is no HTTP/2"}
 	case "handshake":
 		return call.Result{Evidence: unsent, Failure: call.FailureTLS, Detail: "the TLS handshake failed"}
 	case "malformed":

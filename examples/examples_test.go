@@ -60,6 +60,8 @@ func TestExamplesRuleWhatTheySay(t *testing.T) {
 		{"404 settles nothing else", "flaky", "PUT", "https://flaky.example.com/x", "", "retry.success_after_unknown", "unset", "policies/default"},
 		{"the world is reached through the proxy", "proxy", "GET", "https://api.example.com/", "", "egress.proxy", "http://proxy.internal.example.com:3128", "policies/outside"},
 		{"the inside straight", "proxy", "GET", "https://a.internal.example.com/", "", "egress.proxy", `""`, "policies/inside"},
+		{"HTTP/2 is offered first", "http2", "GET", "https://api.example.com/", "", "attempt.protocols", "PROTOCOL_HTTP_2 PROTOCOL_HTTP_1_1", "policies/http2"},
+		{"a GOAWAY is believed where it is kept", "http2", "POST", "https://rpc.example.com/", "", "retry.trust_goaway", "true", "policies/http2-rpc"},
 		{"one port of this machine", "loopback", "GET", "http://127.0.0.1:8000/", "", "egress.ports", "8000", "policies/beside"},
 		{"no other", "loopback", "GET", "http://127.0.0.1:8001/", "", "egress.allow_cidrs", "unset", "policies/default"},
 	} {

@@ -93,7 +93,7 @@ func TestCheckFindsANameTwice(t *testing.T) {
 func TestNotInForceNamesWhatIsSetAndNotBuilt(t *testing.T) {
 	quiet := policy.Rule{Name: "policies/quiet"}
 	quiet.Retry.MaxAttempts = new(uint32(3))
-	quiet.Attempt.Protocols = []policy.Protocol{policy.ProtocolHTTP11}
+	quiet.Attempt.Protocols, quiet.Retry.TrustGoaway = []policy.Protocol{policy.ProtocolHTTP2, policy.ProtocolHTTP11}, new(true)
 	off := policy.Rule{Name: "policies/off", Off: true}
 	off.HandOver.OnDeadline = new(true)
 	if got := policy.NotInForce([]policy.Rule{quiet, off}); len(got) != 0 {
@@ -102,7 +102,6 @@ func TestNotInForceNamesWhatIsSetAndNotBuilt(t *testing.T) {
 
 	loud := quiet
 	loud.HandOver.OnDeadline = new(true)
-	loud.Attempt.Protocols = []policy.Protocol{policy.ProtocolHTTP2}
 	loud.Egress.Proxy = new("http://proxy.example.com:3128")
 	loud.Retry.Hold = new(true)
 	other := policy.Rule{Name: "policies/other"}
@@ -110,7 +109,7 @@ func TestNotInForceNamesWhatIsSetAndNotBuilt(t *testing.T) {
 	other.Deferred.Backoff.Base = new(time.Second)
 	other.HandOver.OnBreakerOpen = new(true)
 	want := []string{
-		"attempt.protocols PROTOCOL_HTTP_2", "deferred", "hand_over",
+		"deferred", "hand_over",
 	}
 	if got := policy.NotInForce([]policy.Rule{loud, other}); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

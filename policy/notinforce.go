@@ -10,7 +10,7 @@ import (
 // trusts a protection that is not there.
 func NotInForce(rules []Rule) []string {
 	unbuilt := []string{
-		"deadline.max_stream_duration", "retry.trust_goaway", "status_probe", "deferred", "hand_over",
+		"deadline.max_stream_duration", "status_probe", "deferred", "hand_over",
 	}
 	var out []string
 	leaves := settingsLeaves()
@@ -20,9 +20,6 @@ func NotInForce(rules []Rule) []string {
 			v := l.in(&rules[r].Settings)
 			if rules[r].Off || !isSet(v) {
 				continue
-			}
-			if l.path == "attempt.protocols" && slices.Contains(rules[r].Attempt.Protocols, ProtocolHTTP2) {
-				out = append(out, "attempt.protocols PROTOCOL_HTTP_2")
 			}
 			for _, name := range unbuilt {
 				if l.path == name || strings.HasPrefix(l.path, name+".") {

@@ -25,9 +25,9 @@ forbid() {
 # Rings 0 to 3 as the table in docs/architecture.md gives them: "| 1 | `breaker` | …".
 inner=$(sed -nE 's/^\| [0-3] \| `([^`]+)` \|.*/\1/p' docs/architecture.md)
 inner_files=$(while read -r dir; do grep -E "^$dir/[^/]+$" <<<"$code_files"; done <<<"$inner" |
-  # run.go acts on what the plan decided, and flights.go where attempts run beside each other. h1 must turn
-  # the idle limit of a body into the instant at which a read in progress ends; nothing is decided by it.
-  grep -vE '^(engine/(run|flights)|egress/h1/deadline)\.go$')
+  # run.go acts on what the plan decided, and flights.go where attempts run beside each other. h1 and h2 must turn
+  # the limits of an answer into the instants at which a wait in progress ends; nothing is decided by it.
+  grep -vE '^(engine/(run|flights)|egress/h1/deadline|egress/h2/wait)\.go$')
 
 forbid 'rings 0-3 read no clock and roll no dice: they take now and rnd, so that time in a test is exact (the exceptions stand in scripts/check.sh)' \
   '\btime\.(Now|Since|Until|Sleep|After|AfterFunc|Tick|NewTimer|NewTicker)\b|\bcontext\.(Background|TODO)\(|"math/rand(/v2)?"|"crypto/rand"' "$inner_files"

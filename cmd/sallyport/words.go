@@ -37,6 +37,9 @@ func whatWord(a *pb.Attempt) string {
 	case pb.Failure_FAILURE_ATTEMPT_TIMEOUT:
 		return "timed out"
 	case pb.Failure_FAILURE_PROTOCOL:
+		if a.GetEvidence() == pb.Evidence_EVIDENCE_NOT_SENT {
+			return "no HTTP/2"
+		}
 		return "malformed answer"
 	case pb.Failure_FAILURE_RESPONSE_TOO_LARGE:
 		return "answer too large"

@@ -1,0 +1,82 @@
+package egress
+
+import "time"
+
+// sweep ends the trunks that were idle too long, and learns from those that died of it.
+func (p *trunks) sweep(now time.Time) {
+	for _, g := range p.all() {
+		life := p.life.of(g.key.origin, false, now)
+		p.mu.Lock()
+		dead := p.removeLocked(g, func(tk *trunk) bool { return tk.http.Limit() < 0 && tk.inUse == 0 })
+		old := p.removeLocked(g, func(tk *trunk) bool { return tk.inUse == 0 && tk.quiet(now) >= life })
+		if len(g.trunks) == 0 && g.dial == nil && g.waiting == 0 && !now.Before(g.plain) {
+			delete(p.groups, g.key)
+		}
+		p.mu.Unlock()
+		for _, tk := range dead {
+			p.learn(tk)
+		}
+		end(dead)
+		end(old)
+	}
+}
+
+// learn takes the lesson of a trunk that its server ended while it was idle. One that said GOAWAY told in time, whatever its reason.
+func (p *trunks) learn(tk *trunk) {
+	ended := tk.wire.ended.Load()
+	if ended == 0 || tk.http.GoneAway() {
+		return
+	}
+	idle := tk.wire.made.Add(time.Duration(ended)).Sub(tk.idleSince)
+	if idle > 0 {
+		p.life.died(tk.group.key.origin, idle, idle)
+	}
+}
+
+func (p *trunks) all() []*group {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*group, 0, len(p.groups))
+	for _, g := range p.groups {
+		all = append(all, g)
+	}
+	return all
+}
+
+// retire keeps nothing of older generations: idle trunks end at once, the others with what is on them.
+func (p *trunks) retire(before uint64) {
+	p.mu.Lock()
+	p.oldest = max(p.oldest, before)
+	idle, changed := p.dropLocked()
+	p.mu.Unlock()
+	end(idle)
+	for _, c := range changed {
+		close(c)
+	}
+}
+
+// close keeps nothing any more. Attempts in flight end by themselves, and their trunks with them.
+func (p *trunks) close() {
+	p.mu.Lock()
+	p.closed = true
+	idle, changed := p.dropLocked()
+	p.mu.Unlock()
+	end(idle)
+	for _, c := range changed {
+		close(c)
+	}
+}
+
+// dropLocked takes out the groups that are kept no more. Who waits there looks again, and then makes a connection alone.
+func (p *trunks) dropLocked() (idle []*trunk, changed []chan struct{}) {
+	for key, g := range p.groups {
+		if p.keepsLocked(g) {
+			continue
+		}
+		idle = append(idle, p.removeLocked(g, func(*trunk) bool { return true })...)
+		changed = append(changed, g.changed)
+		g.changed = make(chan struct{})
+		delete(p.groups, key)
+	}
+	return idle, changed
+}
