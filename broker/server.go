@@ -119,7 +119,8 @@ func (s *Server) ReplaceIdentities(identities *Identities) { s.access.identities
 func (s *Server) Drain(ctx context.Context) {
 	s.health.Shutdown()
 	s.access.gate.close()
-	s.access.calls.close()          // a call that came in now would be refused
+	s.access.calls.close() // what came in now would be refused
+
 	finished := make(chan struct{}) // closed by the goroutine below
 	go func() {
 		defer close(finished)
