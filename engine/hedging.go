@@ -68,18 +68,18 @@ func (r *run) hedgeAt(now time.Time) time.Time {
 // admitHedge takes all that a hedge needs, or nothing. A hedge is extra load to save time: it waits for nothing, and an origin that is
 // full, held or not well gets none.
 func (r *run) admitHedge(ctx context.Context, now time.Time) Event {
-	reason := r.takeHedge(now)
+	reason := r.takeHedge(ctx, now)
 	if reason == call.ReasonUnspecified {
 		return Event{Kind: EventHedgeAdmitted, HedgeAt: r.hedgeAt(now)}
 	}
-	r.tokens.handBack(now)
+	r.handBack(ctx, now)
 	r.taken.giveBack(now)
-	r.notice(ctx, Notice{Refused: true, Kind: call.KindHedge, Reason: reason})
+	r.notice(ctx, Notice{What: WhatRefusal, Kind: call.KindHedge, Reason: reason})
 	return Event{Kind: EventHedgeRefused}
 }
 
 // takeHedge tells what refused. What was taken before stays taken.
-func (r *run) takeHedge(now time.Time) call.Reason {
+func (r *run) takeHedge(ctx context.Context, now time.Time) call.Reason {
 	if r.origin.breaker.State(now) != breaker.Closed {
 		return call.ReasonBreakerOpen
 	}
@@ -90,14 +90,14 @@ func (r *run) takeHedge(now time.Time) call.Reason {
 	if r.tokens.hedge, err = r.origin.hedging.allowance.Withdraw(now, r.call.Caller); err != nil {
 		return call.ReasonBudgetExhausted
 	}
-	if r.tokens.retry, err = r.origin.budget.Withdraw(now, r.call.Caller); err != nil {
+	if r.withdraw(ctx, now) != nil {
 		return call.ReasonBudgetExhausted
 	}
 	const noWait = 0
 	if r.taken.slot, _, err = r.origin.bulkhead.Enter(now, r.call.Caller, bulkhead.Criticality(r.call.Criticality), noWait); err != nil {
 		return call.ReasonConcurrencyLimit
 	}
-	if err = r.ticket(now); err != nil {
+	if err = r.ticket(ctx, now); err != nil {
 		return call.ReasonBreakerOpen
 	}
 	return call.ReasonUnspecified

@@ -39,7 +39,7 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 	r := run{
 		Engine: e, call: c, policy: p, plan: NewPlan(c, p, e.guard, rand.Float64), origin: e.origins.enter(c, p, now),
 	}
-	defer r.leave() // also when an attempt panics: nothing that is shared stays taken
+	defer r.leave(ctx) // also when an attempt panics: nothing that is shared stays taken
 	step := r.plan.Next(now, Event{Kind: EventStarted, Gone: ctx.Err() != nil})
 	for {
 		switch step.Kind {
@@ -59,7 +59,7 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 			step = r.next(ctx, Event{Kind: EventWaited})
 		case StepFinal:
 			if f := &step.Final; refused(f) {
-				r.notice(ctx, Notice{Refused: true, Kind: r.plan.kind(), Reason: f.Reason})
+				r.notice(ctx, Notice{What: WhatRefusal, Kind: r.plan.kind(), Reason: f.Reason})
 			}
 			return step.Final
 		}
@@ -113,25 +113,45 @@ func (r *run) next(ctx context.Context, ev Event) Step {
 }
 
 func (r *run) notice(ctx context.Context, n Notice) {
-	n.Shared = Shared{&r.origin}
+	n.Call, n.Shared = r.call, Shared{&r.origin}
 	r.observer.Noticed(ctx, time.Now(), n)
 }
 
 // leave gives back whatever is still taken.
-func (r *run) leave() {
+func (r *run) leave(ctx context.Context) {
 	r.ground()
 	now := time.Now()
 	r.taken.giveBack(now)
-	r.tokens.handBack(now)
+	r.handBack(ctx, now)
 	r.origin.leave()
 }
 
-func (r *run) withdraw() Event {
-	token, err := r.origin.budget.Withdraw(time.Now(), r.call.Caller)
+// handBack returns the tokens of an attempt that was not sent.
+func (r *run) handBack(ctx context.Context, now time.Time) {
+	granted := r.tokens.retry != budget.Token{}
+	r.tokens.handBack(now)
+	if granted {
+		r.notice(ctx, Notice{What: WhatTokenHandedBack})
+	}
+}
+
+// withdraw asks the retry budget for a token.
+func (r *run) withdraw(ctx context.Context, now time.Time) *budget.RefusedError {
+	token, err := r.origin.budget.Withdraw(now, r.call.Caller)
 	if refused, ok := errors.AsType[*budget.RefusedError](err); ok {
-		return Event{Kind: EventRefused, Reason: call.ReasonBudgetExhausted, RetryAfter: refused.RetryAfter}
+		r.notice(ctx, Notice{What: WhatTokenRefused, Token: refused.Reason})
+		return refused
 	}
 	r.tokens.retry = token
+	r.notice(ctx, Notice{What: WhatTokenGranted})
+	return nil
+}
+
+// mayRepeat asks it for a retry.
+func (r *run) mayRepeat(ctx context.Context) Event {
+	if refused := r.withdraw(ctx, time.Now()); refused != nil {
+		return Event{Kind: EventRefused, Reason: call.ReasonBudgetExhausted, RetryAfter: refused.RetryAfter}
+	}
 	return Event{Kind: EventGranted}
 }
 
@@ -159,7 +179,7 @@ func (r *run) admit(ctx context.Context) Event {
 		r.taken.giveBack(granted)
 		return Event{Kind: EventHeld, Until: until} // it began while the call was queued
 	}
-	if err = r.ticket(granted); err != nil {
+	if err = r.ticket(ctx, granted); err != nil {
 		r.taken.giveBack(granted)
 		return breakerOpen(err)
 	}
@@ -167,12 +187,15 @@ func (r *run) admit(ctx context.Context) Event {
 }
 
 // ticket asks the breaker for the attempt that would start now.
-func (r *run) ticket(now time.Time) (err error) {
+func (r *run) ticket(ctx context.Context, now time.Time) (err error) {
 	timeout, _ := r.plan.timeout(now)
 	r.taken.ticket, err = r.origin.breaker.Admit(now, breaker.Attempt{
 		Caller: r.call.Caller, Repeatable: r.plan.repeat != policy.RepeatNever,
 		Timeout: timeout, Cut: timeout < r.policy.Attempt.Timeout,
 	}, rand.Float64())
+	if move, ok := r.taken.ticket.Entered(); ok {
+		r.notice(ctx, Notice{What: WhatMove, Move: move})
+	}
 	return err
 }
 
@@ -235,20 +258,22 @@ func (r *run) send(ctx context.Context, step *Step) Step {
 func (r *run) landed(ctx context.Context, number uint32, held *taken, result *call.Result) Step {
 	now := time.Now()
 	a := r.plan.attempt(number)
-	held.ticket.Settle(now, breakerResult(result, now.Sub(a.Start)), rand.Float64())
+	if move, ok := held.ticket.Settle(now, breakerResult(result, now.Sub(a.Start)), rand.Float64()); ok {
+		r.notice(ctx, Notice{What: WhatMove, Move: move})
+	}
 	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Number: number, Result: *result})
-	r.tell(now, a.Start, result)
+	r.tell(ctx, now, a.Start, result)
 	held.slot.Release() // only now: who waits for it must see the hold
 	*held = taken{}
 	if step.Kind == StepWithdraw {
-		step = r.next(ctx, r.withdraw()) // whether it is repeated is decided only now
+		step = r.next(ctx, r.mayRepeat(ctx)) // whether it is repeated is decided only now
 	}
 	r.observer.AttemptEnded(ctx, r.plan.attempt(number), Shared{&r.origin})
 	return step
 }
 
 // tell lets budget, hedging and holds know what the plan made of a result.
-func (r *run) tell(now, started time.Time, result *call.Result) {
+func (r *run) tell(ctx context.Context, now, started time.Time, result *call.Result) {
 	told := r.plan.told
 	if h := r.origin.hedging; h != nil && r.plan.hedgeable() {
 		h.learn(now, now.Sub(started), told)
@@ -264,7 +289,9 @@ func (r *run) tell(now, started time.Time, result *call.Result) {
 		if result.Status == 429 {
 			key.credential = credentialOf(r.call, r.policy)
 		}
-		r.origins.holds.hold(now, key, now.Add(told.hold))
+		if r.origins.holds.hold(now, key, now.Add(told.hold)) {
+			r.notice(ctx, Notice{What: WhatHold, Wait: told.hold, Credential: key.credential != ""})
+		}
 	}
 }
 

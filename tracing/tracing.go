@@ -134,12 +134,15 @@ func (*Observer) AttemptEnded(ctx context.Context, a *call.Attempt, s engine.Sha
 
 // Noticed makes an event of the call's span: a wait, or a refusal of ours.
 func (*Observer) Noticed(ctx context.Context, now time.Time, n engine.Notice) {
+	if n.What != engine.WhatWait && n.What != engine.WhatRefusal {
+		return
+	}
 	t, ok := ctx.Value(callKey{}).(*Call)
 	if !ok || t.span == nil || !t.span.IsRecording() {
 		return
 	}
 	name, attributes := "refused", sharedAttributes(now, n.Shared)
-	if !n.Refused {
+	if n.What == engine.WhatWait {
 		name, attributes = "wait", append(attributes, attribute.Float64("sallyport.wait.seconds", n.Wait.Seconds()))
 	}
 	attributes = append(attributes, keyKind.String(n.Kind.String()), keyReason.String(n.Reason.String()))
