@@ -15,8 +15,8 @@ import (
 
 // open resolves, judges every address, connects and does the TLS handshake. Nothing of the request is sent here, so that every
 // failure is EVIDENCE_NOT_SENT.
-func (t *Transport) open(ctx context.Context, key poolKey, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
-	addresses, err := t.addresses(ctx, c, p, a)
+func (t *Transport) open(ctx context.Context, key poolKey, c *call.Call, p *policy.Effective, a *call.Attempt, took *call.Opening) (*conn, call.Result, bool) {
+	addresses, err := t.addresses(ctx, c, p, a, took)
 	if err != nil {
 		return nil, notSent(ctx, a, nameFailure(err)), false
 	}
@@ -26,19 +26,25 @@ func (t *Transport) open(ctx context.Context, key poolKey, c *call.Call, p *poli
 			return nil, notSent(ctx, a, denied(err)), false
 		}
 	}
-	deadline := earlier(a.Deadline, time.Now().Add(p.Attempt.ConnectTimeout))
+	begin := time.Now()
+	deadline := earlier(a.Deadline, begin.Add(p.Attempt.ConnectTimeout))
 	raw, err := t.connect(ctx, p, addresses[:min(len(addresses), addressesMax)], c.Target.Port, deadline)
+	connected := time.Now()
+	took.Connect = connected.Sub(begin)
 	if err != nil {
 		return nil, notSent(ctx, a, connectFailure(err)), false
 	}
 	var session *tlsConn
 	if c.Target.Scheme == "https" {
-		if session, err = handshake(ctx, raw, c, p, deadline); err != nil {
+		session, err = handshake(ctx, raw, c, p, deadline)
+		took.TLS = time.Since(connected)
+		if err != nil {
 			_ = raw.Close() // nothing was sent; the handshake's error is the one to tell
 			return nil, notSent(ctx, a, tlsFailure(err)), false
 		}
 	}
 	cn := newConn(key, raw, session)
+	t.pool.census.opened(cn)
 	_ = cn.top.SetDeadline(a.Deadline) // fails on a closed connection only, which the write finds out
 	return cn, call.Result{}, true
 }

@@ -36,17 +36,18 @@ type answer struct {
 func newNames(r Resolver) *names { return &names{resolver: r, known: make(map[string]answer)} }
 
 // addresses gives where the call may connect to: the literal address, or those of the name.
-func (t *Transport) addresses(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) ([]netip.Addr, error) {
+func (t *Transport) addresses(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt, took *call.Opening) ([]netip.Addr, error) {
 	if c.Target.Address.IsValid() {
 		return []netip.Addr{c.Target.Address}, nil
 	}
 	now := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, earlier(a.Deadline, now.Add(p.Attempt.DNSTimeout)))
 	defer cancel()
-	return t.names.lookup(ctx, c.Target.Host, now)
+	return t.names.lookup(ctx, c.Target.Host, now, &took.DNS)
 }
 
-func (n *names) lookup(ctx context.Context, host string, now time.Time) ([]netip.Addr, error) {
+// lookup sets took to the time the resolver had; it is not touched when the answer is known.
+func (n *names) lookup(ctx context.Context, host string, now time.Time, took *time.Duration) ([]netip.Addr, error) {
 	n.mu.Lock()
 	got, ok := n.known[host]
 	n.mu.Unlock()
@@ -54,6 +55,7 @@ func (n *names) lookup(ctx context.Context, host string, now time.Time) ([]netip
 		return got.addresses, nil
 	}
 	found, err := n.resolver.LookupNetIP(ctx, "ip", host)
+	*took = time.Since(now)
 	if err == nil && len(found) == 0 {
 		err = &net.DNSError{Err: "no address", Name: host, IsNotFound: true}
 	}

@@ -28,10 +28,11 @@ type poolKey struct {
 
 // pool keeps idle connections, the youngest on top.
 type pool struct {
-	life *lifetimes
-	once sync.Once     // for close
-	stop chan struct{} // closed by close
-	done chan struct{} // closed by sweeper
+	life   *lifetimes
+	census *census
+	once   sync.Once     // for close
+	stop   chan struct{} // closed by close
+	done   chan struct{} // closed by sweeper
 
 	mu     sync.Mutex // protects the fields below
 	idle   map[poolKey][]*conn
@@ -42,7 +43,7 @@ type pool struct {
 
 func newPool() *pool {
 	p := &pool{
-		life: newLifetimes(),
+		life: newLifetimes(), census: newCensus(),
 		stop: make(chan struct{}), done: make(chan struct{}),
 		idle: make(map[poolKey][]*conn),
 	}
@@ -60,8 +61,10 @@ func (p *pool) get(key poolKey, unsafe bool, maxIdle time.Duration, deadline tim
 			return nil
 		}
 		if cn.quiet(deadline) {
+			p.census.reused.Add(1)
 			return cn
 		}
+		p.census.dead(cn, true)
 		p.life.died(cn, time.Since(cn.idleSince))
 		cn.close()
 	}
@@ -82,6 +85,7 @@ func (p *pool) pop(key poolKey, maxIdle time.Duration, now time.Time) *conn {
 	stack[len(stack)-1] = nil
 	p.idle[key] = stack[:len(stack)-1]
 	p.total--
+	cn.work()
 	return cn
 }
 
@@ -102,6 +106,7 @@ func (p *pool) push(cn *conn) bool {
 	}
 	p.idle[cn.key] = append(stack, cn)
 	p.total++
+	cn.rest()
 	return true
 }
 
@@ -167,6 +172,7 @@ func (p *pool) sweep(now time.Time) {
 			case now.Sub(cn.idleSince) >= p.lifeOf(cn, now):
 				cn.close()
 			case !cn.quiet(now.Add(sweepEvery)):
+				p.census.dead(cn, false)
 				p.life.died(cn, now.Sub(cn.idleSince))
 				cn.close()
 			default:

@@ -66,19 +66,23 @@ func (t *Transport) Retire(before uint64) { t.pool.retire(before) }
 
 // Send makes one attempt and returns by a.Deadline, or soon after ctx ends (engine.Sender).
 func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective, a call.Attempt) call.Result {
-	cn, res, ok := t.connection(ctx, c, p, &a)
+	var took call.Opening
+	cn, res, ok := t.connection(ctx, c, p, &a, &took)
 	if !ok {
+		res.Opening = took
 		return res
 	}
 	if d := withheld(c, p, cn); d != nil {
 		cn.close() // no exchange took place: it must not look as if it had just been used
 		return *d
 	}
-	return t.exchange(ctx, cn, c, p, &a)
+	res = t.exchange(ctx, cn, c, p, &a)
+	res.Opening = took
+	return res
 }
 
 // connection takes an idle connection that is still alive, or makes a fresh one.
-func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
+func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt, took *call.Opening) (*conn, call.Result, bool) {
 	key := poolKey{origin: c.Target.Origin, caller: c.Caller, egress: p.Egress.ID, generation: p.Generation}
 	unsafe := p.Repeatability(c) == policy.RepeatNever
 	maxIdle := idleLife
@@ -89,5 +93,5 @@ func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effe
 	if cn := t.pool.get(key, unsafe, maxIdle, a.Deadline); cn != nil {
 		return cn, call.Result{}, true
 	}
-	return t.open(ctx, key, c, p, a)
+	return t.open(ctx, key, c, p, a, took)
 }
