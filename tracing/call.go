@@ -21,20 +21,23 @@ func rpcAttributes() []attribute.KeyValue {
 	}
 }
 
-// End ends the span of a call that was taken: why it ended, what is known of its effect, and whose it was.
+// End counts a call that was taken and ends its span: why it ended, what is known of its effect, and whose it was.
 func (c *Call) End(asked *call.Call, f *call.Final, policy string) {
+	if c.meter != nil {
+		c.meter.call(c, asked, f)
+	}
+	c.abandon()
 	if c.span == nil {
 		return
 	}
-	c.abandon()
 	if c.span.IsRecording() {
 		c.span.SetAttributes(
-			attribute.String("sallyport.outcome", f.Outcome.String()),
-			attribute.String("sallyport.effect", f.Effect.String()),
+			keyOutcome.String(f.Outcome.String()),
+			keyEffect.String(f.Effect.String()),
 			keyReason.String(f.Reason.String()),
 			attribute.Int("sallyport.sends", int(f.Sends)),
-			attribute.String("sallyport.caller", text(asked.Caller)),
-			attribute.String("sallyport.origin", asked.Target.Origin),
+			keyCaller.String(text(asked.Caller)),
+			keyOrigin.String(asked.Target.Origin),
 			attribute.String("sallyport.policy", policy),
 		)
 		if f.OperationID != "" {
@@ -49,10 +52,10 @@ func (c *Call) End(asked *call.Call, f *call.Final, policy string) {
 
 // Refuse ends the span of a call that was not taken, with the reason of the error that says so.
 func (c *Call) Refuse(reason string) {
+	c.abandon()
 	if c.span == nil {
 		return
 	}
-	c.abandon()
 	c.span.SetAttributes(keyReason.String(reason))
 	c.span.AddEvent("refused", trace.WithAttributes(keyReason.String(reason)))
 	c.span.End()
@@ -60,8 +63,10 @@ func (c *Call) Refuse(reason string) {
 
 // abandon ends the spans of attempts that a panic ended.
 func (c *Call) abandon() {
-	for _, attempt := range c.live {
-		attempt.End()
+	for i := range c.live {
+		if span := c.live[i].span; span != nil {
+			span.End()
+		}
 	}
 	c.live = nil
 }
