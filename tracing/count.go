@@ -127,7 +127,11 @@ func (k requestKey) attributes() []attribute.KeyValue {
 	if k.status != 0 {
 		all = append(all, semconv.HTTPResponseStatusCode(k.status))
 	}
-	if kind := errorType(&call.Result{Status: k.status, Failure: k.failure}); kind != "" {
+	kind := errorType(&call.Result{Status: k.status, Failure: k.failure})
+	if k.failure == call.FailureCancelled {
+		kind = "cancelled" // nobody's error, but no request like the others: it took as long as somebody waited
+	}
+	if kind != "" {
 		all = append(all, semconv.ErrorTypeKey.String(kind))
 	}
 	return all

@@ -79,6 +79,8 @@ type family[K comparable, V any] struct {
 	width      int // of a line but for its labels
 	lines      int // of a series
 	room       atomic.Int64
+	full       atomic.Bool // no name gets another series
+	spent      atomic.Bool // and other gets none but its last
 }
 
 func newFamily[K comparable, V any](room, lines, width int, attributes func(K) []attribute.KeyValue, create func(attribute.Set) V) *family[K, V] {
@@ -93,34 +95,43 @@ type series[K comparable, V any] struct {
 	known table[K, V]
 }
 
-// at gives the series of a key: of own, or where that has no room of others, or in the end the one of others and the zero key.
+// at gives the series of a key: of own, or where the family has no room of others, or in the end the one of others and the zero key.
 func (f *family[K, V]) at(own, others *series[K, V], k K) V {
 	if v, ok := own.known.get(k); ok {
 		return v
 	}
-	var least int64
-	if own == others {
-		least = -reserve
+	if own != others {
+		if v, ok := f.admit(own, k, 0, &f.full); ok {
+			return v
+		}
+		return f.at(others, others, k)
 	}
-	v, ok := own.known.add(k, func() (v V, ok bool) {
-		set := attribute.NewSet(append(f.attributes(k), own.label...)...)
+	if v, ok := f.admit(others, k, -reserve, &f.spent); ok {
+		return v
+	}
+	var last K
+	v, _ := others.known.add(last, func() (V, bool) { return f.create(f.set(others, last)), true })
+	return v
+}
+
+// admit makes a series as long as that leaves so much room. Once one found none, none is asked for any more: a flood takes no lock.
+func (f *family[K, V]) admit(to *series[K, V], k K, least int64, none *atomic.Bool) (v V, ok bool) {
+	if none.Load() {
+		return v, false
+	}
+	return to.known.add(k, func() (v V, ok bool) {
+		set := f.set(to, k)
 		if size := f.size(&set); f.room.Add(-size) < least {
 			f.room.Add(size)
-			var last K
-			if own != others || k != last {
-				return v, false
-			}
+			none.Store(true)
+			return v, false
 		}
 		return f.create(set), true
 	})
-	if ok {
-		return v
-	}
-	if own == others {
-		var last K
-		k = last
-	}
-	return f.at(others, others, k)
+}
+
+func (f *family[K, V]) set(of *series[K, V], k K) attribute.Set {
+	return attribute.NewSet(append(f.attributes(k), of.label...)...)
 }
 
 // size is the text that a series takes at most: on every line the labels, each with its quotation marks, equals sign and comma.

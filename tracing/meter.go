@@ -106,15 +106,17 @@ func (m *meter) histograms(in *instruments) {
 	}
 	m.queued = newTimer(queue, *attribute.EmptySet())
 	const (
-		// exemplarWidth is what a line with an exemplar has more of: the ids, the value and the time.
-		exemplarWidth = 120
-		width         = len(`http_client_request_duration_seconds_bucket{le="0.0025"} `) + digits + exemplarWidth
+		// exemplarWidth is what the line of a bucket with an exemplar has more: the ids, the value and the time.
+		exemplarWidth = 110
+		buckets       = 16
+		lines         = buckets + 2 // sum and count
+		width         = len(`http_client_request_duration_seconds_bucket{le="0.0025"} `) + digits + exemplarWidth*buckets/lines
 	)
-	m.requests = newFamily(2_100<<10, 18, width, requestKey.attributes, func(set attribute.Set) *timer { return newTimer(requests, set) })
+	m.requests = newFamily(2_100<<10, lines, width, requestKey.attributes, func(set attribute.Set) *timer { return newTimer(requests, set) })
 }
 
 // digits are those of a large number.
-const digits = 20
+const digits = 12
 
 // families gives the counters of origins and callers their room.
 func (m *meter) families() {
