@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,11 +86,11 @@ func (s *scene) play(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	origins, sent := engine.NewOrigins(), 0
+	var sent atomic.Int64
+	origins := engine.NewOrigins()
 	o.Watch(tracing.Watched{Origins: origins})
 	sender := senderFunc(func(ctx context.Context, _ call.Attempt) call.Result {
-		sent++
-		r := s.results[min(sent, len(s.results))-1]
+		r := s.results[min(int(sent.Add(1)), len(s.results))-1]
 		done := time.NewTimer(20 * time.Millisecond)
 		defer done.Stop()
 		select {

@@ -93,9 +93,9 @@ func TestScrapeIsBounded(t *testing.T) {
 		name string
 		flood
 	}{
-		{"usual names", flood{5000, 3, 499, func(i int) string { return fmt.Sprintf("host-%d.example.com", i) }}},
-		{"as long as all have room", flood{1200, 16, 1, func(i int) string { return fmt.Sprintf("h%034d", i) }}},
-		{"long names", flood{500, 3, 499, func(i int) string { return fmt.Sprintf("%s-%d.example.com", strings.Repeat("h", 230), i) }}},
+		{"usual names", flood{5000, 1, 499, func(i int) string { return fmt.Sprintf("host-%d.example.com", i) }}},
+		{"as long as all have room", flood{1010, 16, 1, func(i int) string { return fmt.Sprintf("h%034d", i) }}},
+		{"long names", flood{400, 2, 499, func(i int) string { return fmt.Sprintf("%s-%d.example.com", strings.Repeat("h", 230), i) }}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			o := counting(t)
