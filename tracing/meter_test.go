@@ -100,7 +100,8 @@ func TestScrapeIsBounded(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			o := counting(t)
 			sent := row.rise(t, o)
-			families := parsed(t, scrape(t, o, asText))
+			text := scrape(t, o, asText)
+			families := parsed(t, text)
 			for name, f := range families {
 				for label, most := range map[string]int{"sallyport_origin": maxNames, "sallyport_caller": maxNames, "server_address": maxNames} {
 					if n := len(values(f, label)); n > most+1 {
@@ -121,8 +122,8 @@ func TestScrapeIsBounded(t *testing.T) {
 					t.Errorf("%s has no others", name)
 				}
 			}
-			for _, format := range []string{asText, asOpenMetrics} {
-				size := len(scrape(t, o, format))
+			for format, body := range map[string]string{asText: text, asOpenMetrics: scrape(t, o, asOpenMetrics)} {
+				size := len(body)
 				t.Logf("%s: %d origins, %d with a histogram, %d callers, %.2f MiB", format, len(values(families["sallyport_calls_total"], "sallyport_origin")),
 					len(values(families["http_client_request_duration_seconds"], "server_address")),
 					len(values(families["sallyport_caller_calls_total"], "sallyport_caller")), float64(size)/(1<<20))
