@@ -34,7 +34,7 @@ type setup struct {
 	noTable    bool // a broken invariant: every call panics before it is taken
 	limits     Limits
 	observer   *tracing.Observer // nil: one that counts nothing
-	listener   net.Listener // nil: a port of loopback; else there is no client
+	listener   net.Listener      // nil: a port of loopback; else there is no client
 }
 
 // running is a broker on a real port of loopback, with a client.

@@ -87,5 +87,5 @@ func (h *holds) standing(now time.Time) []holdKey {
 func yield(mu *sync.Mutex) {
 	mu.Unlock()
 	runtime.Gosched()
-	mu.Lock() //nolint:gocritic // whoever called holds it before and after
+	mu.Lock()
 }

@@ -58,7 +58,7 @@ func serverOf(origin string) []attribute.KeyValue {
 	if !found || err != nil || noNumber != nil {
 		return []attribute.KeyValue{semconv.ServerAddress(origin)}
 	}
-	return []attribute.KeyValue{semconv.ServerAddress(host), semconv.ServerPort(int(n))} //nolint:gosec // 16 bits
+	return []attribute.KeyValue{semconv.ServerAddress(host), semconv.ServerPort(int(n))}
 }
 
 // callerSeries is what is counted of one caller.

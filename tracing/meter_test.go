@@ -149,7 +149,7 @@ func (f flood) rise(t *testing.T, o *Observer) (calls int) {
 		Origins: shared(t, origins, host),
 		EachOrigin: func(f func(origin string, active, idle int64)) {
 			for i := range origins {
-				f(fmt.Sprintf("https://%s:443", host(i)), 1234, 5678)
+				f(originOf(host(i)), 1234, 5678)
 			}
 		},
 	})
@@ -163,7 +163,7 @@ func (f flood) rise(t *testing.T, o *Observer) (calls int) {
 		k := i % f.ways // a prime, so that everything meets everything
 		c := &call.Call{
 			Method: methods[k%len(methods)], Caller: fmt.Sprint("caller-", i%origins, strings.Repeat("c", i%40)),
-			Target: call.Target{Origin: fmt.Sprintf("https://%s:443", host(i%origins))},
+			Target: call.Target{Origin: originOf(host(i % origins))},
 		}
 		a := call.Attempt{
 			Kind: call.Kind(1 + k%5), Duration: buckets[(i/origins)%len(buckets)],
@@ -187,6 +187,8 @@ func (f flood) rise(t *testing.T, o *Observer) (calls int) {
 	return calls
 }
 
+func originOf(host string) string { return "https://" + host + ":443" }
+
 // shared is what an engine keeps of so many origins, all of which asked not to be called.
 func shared(t *testing.T, origins int, host func(int) string) *engine.Origins {
 	t.Helper()
@@ -203,7 +205,7 @@ func shared(t *testing.T, origins int, host func(int) string) *engine.Origins {
 		now := time.Now()
 		c := &call.Call{
 			Method: "GET", Caller: "one", Arrived: now, Deadline: now.Add(time.Minute),
-			Target: call.Target{Scheme: "https", Host: host(i), Port: 443, Path: "/", Origin: fmt.Sprintf("https://%s:443", host(i))},
+			Target: call.Target{Scheme: "https", Host: host(i), Port: 443, Path: "/", Origin: originOf(host(i))},
 		}
 		e.Do(t.Context(), c, table.Match(c))
 	}

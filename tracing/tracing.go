@@ -144,7 +144,7 @@ func (*Observer) AttemptEnded(ctx context.Context, a *call.Attempt, s engine.Sha
 	for i := range t.live {
 		if live := &t.live[i]; live.number == a.Number {
 			if t.meter != nil {
-				t.meter.attempt(t, live, a)
+				t.meter.attempt(t, live, a) //nolint:contextcheck // what it measures is of the span, not of the RPC
 			}
 			if live.span != nil {
 				endAttempt(live.span, a, s)

@@ -273,4 +273,4 @@ func observeConnections(i *observed, o metric.Observer, c Connections) {
 }
 
 // clamped is a count as OpenTelemetry takes it.
-func clamped(n uint64) int64 { return int64(min(n, 1<<63-1)) } //nolint:gosec // just bounded
+func clamped(n uint64) int64 { return int64(min(n, 1<<63-1)) }
