@@ -57,7 +57,10 @@ func startBroker(ctx context.Context, upstream *ready) (ready, func(), error) {
 	}
 	g := guard.New(guard.Config{Dev: true})
 	transport := egress.New(egress.Config{Guard: g, UserAgent: "sallyport/bench"})
-	observer := &tracing.Observer{}
+	observer, err := tracing.New(ctx, func(string) (string, bool) { return "", false }, "bench", slog.New(slog.DiscardHandler))
+	if err != nil {
+		return ready{}, nil, err
+	}
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: engine.New(transport, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
 	}, table)

@@ -17,6 +17,10 @@ import (
 
 // The attributes that are ours.
 const (
+	keyOrigin   = attribute.Key("sallyport.origin")
+	keyCaller   = attribute.Key("sallyport.caller")
+	keyOutcome  = attribute.Key("sallyport.outcome")
+	keyEffect   = attribute.Key("sallyport.effect")
 	keyEvidence = attribute.Key("sallyport.evidence")
 	keyDecision = attribute.Key("sallyport.decision")
 	keyReason   = attribute.Key("sallyport.reason")

@@ -17,10 +17,6 @@ import (
 
 // The attributes that only metrics have; those of spans are the same in both.
 const (
-	keyOrigin     = attribute.Key("sallyport.origin")
-	keyCaller     = attribute.Key("sallyport.caller")
-	keyOutcome    = attribute.Key("sallyport.outcome")
-	keyEffect     = attribute.Key("sallyport.effect")
 	keyFailure    = attribute.Key("sallyport.failure")
 	keyStatus     = attribute.Key("sallyport.status_class")
 	keyStep       = attribute.Key("sallyport.connection.step")
