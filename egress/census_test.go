@@ -225,14 +225,14 @@ func TestOpeningIsTimedStepByStep(t *testing.T) {
 					},
 				})
 				defer tr.Close()
-				send := func() call.Opening {
+				send := func() *call.Opening {
 					return tr.Send(t.Context(), newCall(t, "GET", row.url, ""), loopback(t), attempt()).Opening
 				}
-				if got := send(); got != row.want {
+				if got := send(); got == nil || *got != row.want {
 					t.Errorf("%+v, want %+v", got, row.want)
 				}
 				if !row.noName && !row.noPort {
-					if got := send(); got != (call.Opening{}) {
+					if got := send(); got != nil {
 						t.Errorf("a connection that was there took %+v", got)
 					}
 				}
@@ -246,7 +246,7 @@ func TestHandshakeIsTimed(t *testing.T) {
 	u := newUpstream(t, overTLS(&tls.Config{Certificates: []tls.Certificate{a.server(t, nil)}}, always(okAnswer)))
 	r := newTransport(t, nil).Send(t.Context(), newCall(t, "GET", secure(u, "/"), ""), a.trusting(t), attempt())
 	want(t, r, call.EvidenceAnswered, call.FailureNone)
-	if r.Opening.TLS <= 0 || r.Opening.Connect <= 0 || r.Opening.DNS != 0 {
+	if r.Opening == nil || r.Opening.TLS <= 0 || r.Opening.Connect <= 0 || r.Opening.DNS != 0 {
 		t.Errorf("%+v", r.Opening)
 	}
 }

@@ -69,7 +69,7 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 	var took call.Opening
 	cn, res, ok := t.connection(ctx, c, p, &a, &took)
 	if !ok {
-		res.Opening = took
+		res.Opening = opening(took)
 		return res
 	}
 	if d := withheld(c, p, cn); d != nil {
@@ -77,8 +77,17 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 		return *d
 	}
 	res = t.exchange(ctx, cn, c, p, &a)
-	res.Opening = took
+	res.Opening = opening(took)
 	return res
+}
+
+// opening is nil when no step was taken, which is the usual case and costs nothing.
+func opening(took call.Opening) *call.Opening {
+	if took == (call.Opening{}) {
+		return nil
+	}
+	o := took // so that only this one is on the heap
+	return &o
 }
 
 // connection takes an idle connection that is still alive, or makes a fresh one.

@@ -194,7 +194,7 @@ func (m *meter) attempt(c *Call, live *liveAttempt, a *call.Attempt) {
 	if a.Queued > 0 {
 		m.queued.record(ctx, a.Queued.Seconds())
 	}
-	if opening := &a.Result.Opening; *opening != (call.Opening{}) {
+	if opening := a.Result.Opening; opening != nil {
 		m.opened(ctx, opening)
 	}
 }

@@ -39,7 +39,7 @@ func scenes() []scene {
 		return r
 	}
 	fresh := answered(200)
-	fresh.Opening = call.Opening{DNS: time.Millisecond, Connect: 2 * time.Millisecond, TLS: 4 * time.Millisecond}
+	fresh.Opening = &call.Opening{DNS: time.Millisecond, Connect: 2 * time.Millisecond, TLS: 4 * time.Millisecond}
 	lost := call.Result{Evidence: call.EvidenceSentNoResponse, Failure: call.FailureConnectionLost}
 	return []scene{
 		{name: "a call over a fresh connection", results: []call.Result{fresh}, callers: []string{"a"}},

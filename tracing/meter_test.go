@@ -249,7 +249,7 @@ func TestCountsAreExactUnderConcurrency(t *testing.T) {
 func TestExemplarLeadsToTheTrace(t *testing.T) {
 	c := &call.Call{Method: "GET", Caller: "checkout", Target: call.Target{Origin: "https://api.example.com:443"}}
 	a := call.Attempt{Kind: call.KindPrimary, Duration: 30 * time.Millisecond, Queued: 7 * time.Millisecond, Result: call.Result{
-		Evidence: call.EvidenceAnswered, Status: 200, Opening: call.Opening{DNS: time.Millisecond, Connect: time.Millisecond, TLS: time.Millisecond},
+		Evidence: call.EvidenceAnswered, Status: 200, Opening: &call.Opening{DNS: time.Millisecond, Connect: time.Millisecond, TLS: time.Millisecond},
 	}}
 	f := call.Final{Outcome: call.OutcomeSuccess, Elapsed: 40 * time.Millisecond}
 	for flags, sampled := range map[string]bool{"01": true, "00": false} {
