@@ -17,8 +17,18 @@ import (
 	"github.com/sallyport/sallyport/tracing"
 )
 
-// BenchmarkCall is the whole path of a call but for gRPC: decode, match, decide, send over loopback, read, encode.
+// BenchmarkCall is the whole path of a call but for gRPC: decode, match, decide, send over loopback, read, encode. A broker counts.
 func BenchmarkCall(b *testing.B) {
+	counts, err := tracing.New(b.Context(), func(string) (string, bool) { return "", false }, "bench", slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("counts nothing", func(b *testing.B) { benchmarkCall(b, &tracing.Observer{}) })
+	b.Run("counts", func(b *testing.B) { benchmarkCall(b, counts) })
+}
+
+func benchmarkCall(b *testing.B, observer *tracing.Observer) {
+	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -35,7 +45,6 @@ func BenchmarkCall(b *testing.B) {
 	g := guard.New(guard.Config{})
 	tr := egress.New(egress.Config{Guard: g, UserAgent: "sallyport/bench"})
 	defer tr.Close()
-	observer := &tracing.Observer{}
 	s := NewCallService(CallConfig{
 		Engine: engine.New(tr, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
 	}, table)

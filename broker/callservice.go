@@ -71,7 +71,7 @@ func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRe
 	if final.Outcome == call.OutcomeCancelled && aborted(ctx) {
 		final.Detail = errEnded.Error() // the engine cannot tell that from a caller that went away
 	}
-	span.End(c, &final, effective.Policy)
+	span.End(c, &final, effective.Policy) //nolint:contextcheck // what it measures is of the span, not of the RPC
 	s.tell(ctx, c, &final, effective.Policy, span.TraceID())
 	resp := encode(&final, req.GetReport())
 	resp.TraceId, resp.Policy, resp.BrokerId = span.TraceID(), effective.Policy, s.cfg.BrokerID

@@ -26,6 +26,12 @@ const (
 	reasonInternal        = "INTERNAL"
 )
 
+func reasons() []string {
+	return []string{
+		reasonInvalidRequest, reasonUnauthenticated, reasonRoleRequired, reasonBrokerFull, reasonDraining, reasonNotBuilt, reasonInternal,
+	}
+}
+
 // refusal is an error raised before any byte could have left.
 func refusal(code codes.Code, reason, message string, details ...protoadapt.MessageV1) error {
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: map[string]string{"sent": "false"}}

@@ -33,7 +33,8 @@ type setup struct {
 	memory     bool // no port but an in-memory connection, for bubbles
 	noTable    bool // a broken invariant: every call panics before it is taken
 	limits     Limits
-	listener   net.Listener // nil: a port of loopback; else there is no client
+	observer   *tracing.Observer // nil: one that counts nothing
+	listener   net.Listener      // nil: a port of loopback; else there is no client
 }
 
 // running is a broker on a real port of loopback, with a client.
@@ -62,7 +63,10 @@ func start(t testing.TB, s setup) *running {
 		table = nil
 	}
 	r := &running{log: &logBuffer{}}
-	observer := &tracing.Observer{}
+	observer := s.observer
+	if observer == nil {
+		observer = &tracing.Observer{}
+	}
 	r.service = NewCallService(CallConfig{
 		Engine: engine.New(s.sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1", Log: newLog(r.log), Limits: s.limits,
 	}, table)

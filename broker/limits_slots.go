@@ -25,6 +25,18 @@ func newSlots(n int) *slots {
 	return &slots{free: n, of: make(map[string]int), waiting: make(map[string][]*arrival)}
 }
 
+// count tells how many arrivals wait, and how many slots there are.
+func (s *slots) count() (waiting, all int) {
+	all = s.free
+	for _, n := range s.of {
+		all += n
+	}
+	for _, queue := range s.waiting {
+		waiting += len(queue)
+	}
+	return waiting, all
+}
+
 // take gives the arrival a slot, or puts it into the queue. It overtakes nobody of its identity: where one waits, none is to be had.
 func (s *slots) take(a *arrival) bool {
 	if s.of[a.whose] < s.free {

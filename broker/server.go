@@ -52,6 +52,7 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 	access *access
+	calls  *CallService
 }
 
 // ServerConfig is how a server is reached.
@@ -66,11 +67,12 @@ type ServerConfig struct {
 
 // NewServer makes the server.
 func NewServer(calls *CallService, cfg ServerConfig) *Server {
-	s := &Server{health: health.NewServer(), access: &access{
+	s := &Server{calls: calls, health: health.NewServer(), access: &access{
 		gate: newGate(), calls: receptionOfCalls(calls.capacity.limits), strangers: receptionOfStrangers(),
 	}}
 	s.access.identities.Store(cfg.Identities)
-	guarded := recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(recovered(cfg.Log)))
+	calls.cfg.Observer.RPCReasons(reasons()...)
+	guarded := counted(calls.cfg.Observer, recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(recovered(cfg.Log))))
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),

@@ -71,6 +71,14 @@ type Result struct {
 	Protocol string
 	// Reused: the connection had served an attempt before.
 	Reused bool
+	// Opening is what a fresh connection took, or what it took until it failed; nil when an idle one was used.
+	Opening *Opening
+}
+
+// Opening is how long the steps to a fresh connection took; 0 for one that was not taken, as for a name that was known.
+type Opening struct {
+	// DNS is the lookup of the name, Connect that of TCP over all addresses tried, TLS the handshake.
+	DNS, Connect, TLS time.Duration
 }
 
 // Response is a complete answer.

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"net"
 	"time"
 
@@ -20,6 +21,11 @@ type conn struct {
 	keepAlive time.Duration // the server's own word on idle life; 0: none
 	idleSince time.Time
 	aliveAt   time.Time // when it was last seen alive while idle
+
+	census  *census
+	counted *openConn // nil: not in the census, or not any more
+	idle    bool
+	unasked bool // the look found bytes that no request asked for
 }
 
 func newConn(key poolKey, raw *rawConn, session *tlsConn) *conn {
@@ -35,10 +41,20 @@ func newConn(key poolKey, raw *rawConn, session *tlsConn) *conn {
 // quiet looks before a write: false when the peer has closed the connection or said something unasked, which would otherwise
 // be read as the next answer.
 func (cn *conn) quiet(deadline time.Time) bool {
-	return cn.top.SetDeadline(deadline) == nil && cn.http.Idle() == nil
+	if cn.top.SetDeadline(deadline) != nil {
+		return false
+	}
+	err := cn.http.Idle()
+	cn.unasked = errors.Is(err, h1.ErrUnsolicited)
+	return err == nil
 }
 
 // seen is how long it was seen alive while idle.
 func (cn *conn) seen() time.Duration { return cn.aliveAt.Sub(cn.idleSince) }
 
-func (cn *conn) close() { _ = cn.top.Close() } // the peer may be gone; there is nobody to tell
+func (cn *conn) close() {
+	_ = cn.top.Close() // the peer may be gone; there is nobody to tell
+	if cn.counted != nil {
+		cn.census.closed(cn)
+	}
+}

@@ -28,16 +28,17 @@ func (l link) top() net.Conn {
 }
 
 // overHTTP1 speaks HTTP/1.1 on it, until the attempt's deadline at first.
-func (l link) overHTTP1(key poolKey, a *call.Attempt) *conn {
+func (t *Transport) overHTTP1(l link, key poolKey, a *call.Attempt) *conn {
 	cn := newConn(key, l.raw, l.session)
+	t.pool.census.opened(cn)
 	_ = cn.top.SetDeadline(a.Deadline) // fails on a closed connection only, which the write finds out
 	return cn
 }
 
 // open resolves, judges every address, connects and does the TLS handshake. Nothing of the request is sent here, so that every
 // failure is EVIDENCE_NOT_SENT; notSent makes the result of it.
-func (t *Transport) open(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) (link, call.Result, bool) {
-	addresses, err := t.addresses(ctx, c.Target.Host, c.Target.Address, p, a)
+func (t *Transport) open(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt, took *call.Opening) (link, call.Result, bool) {
+	addresses, err := t.addresses(ctx, c.Target.Host, c.Target.Address, p, a, &took.DNS)
 	if err != nil {
 		return link{}, nameFailure(err), false
 	}
@@ -51,14 +52,19 @@ func (t *Transport) open(ctx context.Context, c *call.Call, p *policy.Effective,
 	if err != nil {
 		return link{}, connectFailure(err), false
 	}
-	deadline := earlier(a.Deadline, time.Now().Add(p.Attempt.ConnectTimeout))
+	begin := time.Now()
+	deadline := earlier(a.Deadline, begin.Add(p.Attempt.ConnectTimeout))
 	raw, err := t.reach(ctx, p, via, addresses[:min(len(addresses), addressesMax)], c.Target.Port, deadline)
+	connected := time.Now()
+	took.Connect = connected.Sub(begin)
 	if err != nil {
 		return link{}, connectFailure(err), false
 	}
 	l := link{raw: raw}
 	if c.Target.Scheme == "https" {
-		if l.session, err = handshake(ctx, raw, c, p, deadline); err != nil {
+		l.session, err = handshake(ctx, raw, c, p, deadline)
+		took.TLS = time.Since(connected)
+		if err != nil {
 			_ = raw.Close() // nothing was sent; the handshake's error is the one to tell
 			return link{}, tlsFailure(err, p), false
 		}

@@ -28,12 +28,15 @@ func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *pol
 	uncancel := context.AfterFunc(ctx, cn.interrupt)
 	t.writeHead(cn.http, c, p, a)
 	answer := &cn.answer
+	requests := cn.http.Requests()
 	err := roundTrip(cn, c, limits(c, p, a), answer)
 	quiet := uncancel()
+	t.pool.census.exchanged(cn, requests)
 	if err != nil {
 		drain(cn, a.Deadline, err)
 		cn.close()
 		if cn.served && !answer.Begun && quiet && !isTimeout(err) {
+			t.pool.census.diedInUse.Add(1)
 			t.pool.life.died(cn.key.origin, cn.seen(), a.Start.Sub(cn.idleSince)) // the close and the request crossed on the way
 		}
 		return t.failed(ctx, cn, a, err)

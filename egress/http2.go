@@ -104,21 +104,26 @@ func (t *Transport) waitForRoom(ctx context.Context, at place, a *call.Attempt) 
 
 // dialEither makes a connection and the attempt on it, in the protocol that the server chose.
 func (t *Transport) dialEither(ctx context.Context, at place, c *call.Call, p *policy.Effective, a *call.Attempt) call.Result {
-	l, failed, ok := t.openLed(ctx, &at, c, p, a)
+	var took call.Opening
+	var res call.Result
+	l, failed, ok := t.openLed(ctx, &at, c, p, a, &took)
 	switch {
 	case !ok:
-		return notSent(ctx, a, failed)
+		res = notSent(ctx, a, failed)
 	case at.trunk != nil:
-		return t.carry(ctx, at, c, p, a)
+		res = t.carry(ctx, at, c, p, a)
+	default:
+		res = t.exchange(ctx, t.overHTTP1(l, at.group.key.poolKey, a), c, p, a)
 	}
-	return t.exchange(ctx, l.overHTTP1(at.group.key.poolKey, a), c, p, a)
+	res.Opening = openingOf(took)
+	return res
 }
 
 // openLed makes the connection, for those who wait for it as well. Over HTTP/2 it becomes a trunk, and the attempt has a place on it.
-func (t *Transport) openLed(ctx context.Context, at *place, c *call.Call, p *policy.Effective, a *call.Attempt) (l link, failed call.Result, ok bool) {
+func (t *Transport) openLed(ctx context.Context, at *place, c *call.Call, p *policy.Effective, a *call.Attempt, took *call.Opening) (l link, failed call.Result, ok bool) {
 	var shared *call.Result // of a failure that the others would have had, too
 	defer func() { t.pool.trunks.settled(*at, shared) }()
-	l, failed, ok = t.open(ctx, c, p, a)
+	l, failed, ok = t.open(ctx, c, p, a, took)
 	switch {
 	case !ok && ctx.Err() == nil && time.Now().Before(a.Deadline):
 		shared = &failed

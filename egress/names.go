@@ -36,17 +36,18 @@ type answer struct {
 func newNames(r Resolver) *names { return &names{resolver: r, known: make(map[string]answer)} }
 
 // addresses gives where the attempt may connect to: the literal address, or those of the name.
-func (t *Transport) addresses(ctx context.Context, host string, literal netip.Addr, p *policy.Effective, a *call.Attempt) ([]netip.Addr, error) {
+func (t *Transport) addresses(ctx context.Context, host string, literal netip.Addr, p *policy.Effective, a *call.Attempt, took *time.Duration) ([]netip.Addr, error) {
 	if literal.IsValid() {
 		return []netip.Addr{literal}, nil
 	}
 	now := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, earlier(a.Deadline, now.Add(p.Attempt.DNSTimeout)))
 	defer cancel()
-	return t.names.lookup(ctx, host, now)
+	return t.names.lookup(ctx, host, now, took)
 }
 
-func (n *names) lookup(ctx context.Context, host string, now time.Time) ([]netip.Addr, error) {
+// lookup sets took to the time the resolver had; it is not touched when the answer is known.
+func (n *names) lookup(ctx context.Context, host string, now time.Time, took *time.Duration) ([]netip.Addr, error) {
 	n.mu.Lock()
 	got, ok := n.known[host]
 	n.mu.Unlock()
@@ -54,6 +55,7 @@ func (n *names) lookup(ctx context.Context, host string, now time.Time) ([]netip
 		return got.addresses, nil
 	}
 	found, err := n.resolver.LookupNetIP(ctx, "ip", host)
+	*took = time.Since(now)
 	if err == nil && len(found) == 0 {
 		err = &net.DNSError{Err: "no address", Name: host, IsNotFound: true}
 	}

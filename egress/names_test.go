@@ -85,7 +85,7 @@ func TestNamesAreRememberedForASecond(t *testing.T) {
 		r := &resolver{answers: map[string][]netip.Addr{"api.example.com": addresses("127.0.0.1")}}
 		n := newNames(r)
 		ask := func() {
-			if _, err := n.lookup(t.Context(), "api.example.com", time.Now()); err != nil {
+			if _, err := n.lookup(t.Context(), "api.example.com", time.Now(), new(time.Duration)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -31,6 +31,7 @@ type poolKey struct {
 type pool struct {
 	life   *lifetimes
 	trunks *trunks
+	census *census
 	once   sync.Once     // for close
 	stop   chan struct{} // closed by close
 	done   chan struct{} // closed by sweeper
@@ -45,7 +46,7 @@ type pool struct {
 func newPool() *pool {
 	life := newLifetimes()
 	p := &pool{
-		life: life, trunks: newTrunks(life),
+		life: life, trunks: newTrunks(life), census: newCensus(),
 		stop: make(chan struct{}), done: make(chan struct{}),
 		idle: make(map[poolKey][]*conn),
 	}
@@ -63,8 +64,10 @@ func (p *pool) get(key poolKey, unsafe bool, maxIdle time.Duration, deadline tim
 			return nil
 		}
 		if cn.quiet(deadline) {
+			p.census.reused.Add(1)
 			return cn
 		}
+		p.census.dead(cn, true)
 		p.life.died(cn.key.origin, cn.seen(), time.Since(cn.idleSince))
 		cn.close()
 	}
@@ -85,6 +88,7 @@ func (p *pool) pop(key poolKey, maxIdle time.Duration, now time.Time) *conn {
 	stack[len(stack)-1] = nil
 	p.idle[key] = stack[:len(stack)-1]
 	p.total--
+	cn.work()
 	return cn
 }
 
@@ -105,6 +109,7 @@ func (p *pool) push(cn *conn) bool {
 	}
 	p.idle[cn.key] = append(stack, cn)
 	p.total++
+	cn.rest()
 	return true
 }
 
@@ -173,6 +178,7 @@ func (p *pool) sweep(now time.Time) {
 			case now.Sub(cn.idleSince) >= p.lifeOf(cn, now):
 				cn.close()
 			case !cn.quiet(now.Add(sweepEvery)):
+				p.census.dead(cn, false)
 				p.life.died(cn.key.origin, cn.seen(), now.Sub(cn.idleSince))
 				cn.close()
 			default:

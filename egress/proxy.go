@@ -50,7 +50,8 @@ func (t *Transport) proxy(ctx context.Context, p *policy.Effective, a *call.Atte
 	if err := t.guard.Target(&named.Rules, "http", named.Host, named.Address, named.Port); err != nil {
 		return nil, ofProxy(denied(err))
 	}
-	found, err := t.addresses(ctx, named.Host, named.Address, p, a)
+	var took time.Duration // the proxy's name is not the target's
+	found, err := t.addresses(ctx, named.Host, named.Address, p, a, &took)
 	if err != nil {
 		return nil, ofProxy(nameFailure(err))
 	}

@@ -71,25 +71,38 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 	if slices.Contains(p.Attempt.Protocols, policy.ProtocolHTTP2) && (c.Target.Scheme == "https" || !allowsHTTP1(p)) {
 		return t.sendHTTP2(ctx, c, p, &a)
 	}
-	cn, res, ok := t.connection(ctx, c, p, &a)
+	var took call.Opening
+	cn, res, ok := t.connection(ctx, c, p, &a, &took)
 	if !ok {
+		res.Opening = openingOf(took)
 		return res
 	}
-	return t.exchange(ctx, cn, c, p, &a)
+	res = t.exchange(ctx, cn, c, p, &a)
+	res.Opening = openingOf(took)
+	return res
+}
+
+// openingOf is nil when no step was taken, which is the usual case and costs nothing.
+func openingOf(took call.Opening) *call.Opening {
+	if took == (call.Opening{}) {
+		return nil
+	}
+	o := took // so that only this one is on the heap
+	return &o
 }
 
 // connection takes an idle connection that is still alive, or makes a fresh one.
-func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt) (*conn, call.Result, bool) {
+func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt, took *call.Opening) (*conn, call.Result, bool) {
 	key := keyOf(c, p)
 	unsafe, maxIdle := patience(c, p)
 	if cn := t.pool.get(key, unsafe, maxIdle, a.Deadline); cn != nil {
 		return cn, call.Result{}, true
 	}
-	l, res, ok := t.open(ctx, c, p, a)
+	l, res, ok := t.open(ctx, c, p, a, took)
 	if !ok {
 		return nil, notSent(ctx, a, res), false
 	}
-	return l.overHTTP1(key, a), call.Result{}, true
+	return t.overHTTP1(l, key, a), call.Result{}, true
 }
 
 func keyOf(c *call.Call, p *policy.Effective) poolKey {

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,6 +119,13 @@ func (n *notices) Noticed(_ context.Context, _ time.Time, notice engine.Notice) 
 	n.all = append(n.all, notice)
 }
 
+// of gives those of one kind.
+func (n *notices) of(what engine.What) []engine.Notice {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(n.all), func(other engine.Notice) bool { return other.What != what })
+}
+
 // A refused hedge costs nothing, fails nothing and is told; the call goes on with what is in flight.
 func TestRefusedHedgeFailsNothing(t *testing.T) {
 	const long = 400 * time.Millisecond
@@ -158,7 +166,8 @@ func TestRefusedHedgeFailsNothing(t *testing.T) {
 				if f.Elapsed != long {
 					t.Errorf("took %s", f.Elapsed)
 				}
-				if len(seen.all) != 1 || !seen.all[0].Refused || seen.all[0].Kind != call.KindHedge || seen.all[0].Reason != row.reason {
+				refused := seen.of(engine.WhatRefusal)
+				if len(refused) != 1 || refused[0].Kind != call.KindHedge || refused[0].Reason != row.reason {
 					t.Errorf("noticed %+v", seen.all)
 				}
 			})

@@ -68,16 +68,16 @@ func (r *run) hedgeAt(now time.Time) time.Time {
 // admitHedge takes all that a hedge needs; when it is refused, what was taken before stays taken until the plan has heard of it. A hedge is extra load to save time: it waits for nothing, and an origin that is
 // full, held or not well gets none.
 func (r *run) admitHedge(ctx context.Context, now time.Time) Event {
-	reason := r.takeHedge(now)
+	reason := r.takeHedge(ctx, now)
 	if reason == call.ReasonUnspecified {
 		return Event{Kind: EventHedgeAdmitted, HedgeAt: r.hedgeAt(now)}
 	}
-	r.notice(ctx, Notice{Refused: true, Kind: call.KindHedge, Reason: reason})
+	r.notice(ctx, Notice{What: WhatRefusal, Kind: call.KindHedge, Reason: reason})
 	return Event{Kind: EventHedgeRefused}
 }
 
 // takeHedge tells what refused.
-func (r *run) takeHedge(now time.Time) call.Reason {
+func (r *run) takeHedge(ctx context.Context, now time.Time) call.Reason {
 	if r.origin.breaker.State(now) != breaker.Closed {
 		return call.ReasonBreakerOpen
 	}
@@ -88,14 +88,14 @@ func (r *run) takeHedge(now time.Time) call.Reason {
 	if r.tokens.hedge, err = r.origin.hedging.allowance.Withdraw(now, r.plan.call.Caller); err != nil {
 		return call.ReasonBudgetExhausted
 	}
-	if r.tokens.retry, err = r.origin.budget.Withdraw(now, r.plan.call.Caller); err != nil {
+	if r.withdraw(ctx, now) != nil {
 		return call.ReasonBudgetExhausted
 	}
 	const noWait = 0
 	if r.taken.slot, _, err = r.origin.bulkhead.Enter(now, r.plan.call.Caller, bulkhead.Criticality(r.plan.call.Criticality), noWait); err != nil {
 		return call.ReasonConcurrencyLimit
 	}
-	if err = r.ticket(now); err != nil {
+	if err = r.ticket(ctx, now); err != nil {
 		return call.ReasonBreakerOpen
 	}
 	return call.ReasonUnspecified

@@ -50,19 +50,21 @@ func (h *holds) of(now time.Time, c *call.Call, p *policy.Effective) time.Time {
 	return own
 }
 
-// hold never shortens a hold that stands.
-func (h *holds) hold(now time.Time, k holdKey, until time.Time) {
+// hold never shortens a hold that stands, and tells whether it set or prolonged one.
+func (h *holds) hold(now time.Time, k holdKey, until time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, known := h.until[k]; !known && len(h.until) >= holdsMax && !h.roomLocked(now, k) {
-		return
+		return false
 	}
-	if until.After(h.until[k]) {
-		h.until[k] = until
-		if last := h.last.Load(); last == nil || until.After(*last) {
-			h.last.Store(&until)
-		}
+	if !until.After(h.until[k]) {
+		return false
 	}
+	h.until[k] = until
+	if last := h.last.Load(); last == nil || until.After(*last) {
+		h.last.Store(&until)
+	}
+	return true
 }
 
 // roomLocked makes room for one more hold, if it is worth another's place.

@@ -215,7 +215,7 @@ func TestSweepBesideCalls(t *testing.T) {
 	close(done)
 	sweeper.Wait()
 	firsts := uint64(0)
-	for b := range o.budgets.all() {
+	for _, b := range o.budgets.all() {
 		firsts += b.Snapshot(start).Totals.Firsts
 	}
 	if firsts != 8*200 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/breaker"
+	"github.com/sallyport/sallyport/budget"
 	"github.com/sallyport/sallyport/call"
 )
 
@@ -15,21 +16,49 @@ type Observer interface {
 	AttemptStarted(ctx context.Context, c *call.Call, a *call.Attempt)
 	// AttemptEnded hears what came of it and what was decided after it; a.Start and a.Duration say when it ended.
 	AttemptEnded(ctx context.Context, a *call.Attempt, s Shared)
-	// Noticed hears of a wait or a refusal at now.
+	// Noticed hears of what happened at now, between attempts.
 	Noticed(ctx context.Context, now time.Time, n Notice)
 }
 
-// Notice is what happens between attempts: a wait that begins, or a rule of ours that refused an attempt before anything was dialled
-// for it. A refusal ends the call, but for a hedge's.
+// What says what a [Notice] is of.
+type What uint8
+
+// What there is to notice.
+const (
+	// WhatWait: a wait begins, before a repeat or for a hold.
+	WhatWait What = iota + 1
+	// WhatRefusal: a rule of ours refused an attempt before anything was dialled for it. It ends the call, but for a hedge's.
+	WhatRefusal
+	// WhatMove: the call moved the origin's breaker.
+	WhatMove
+	// WhatHold: an answer asked not to be called, and a hold was set or made longer.
+	WhatHold
+	// WhatTokenGranted: the retry budget granted a retry or a hedge.
+	WhatTokenGranted
+	// WhatTokenHandedBack: what it granted was not sent.
+	WhatTokenHandedBack
+	// WhatTokenRefused: the retry budget refused.
+	WhatTokenRefused
+)
+
+// Notice is what happens between attempts.
 type Notice struct {
-	// Refused: a refusal, else a wait.
-	Refused bool
-	// Kind of the attempt that was refused or is waited for; a probe is known by its admission only, and not foreseen here.
+	What What
+	// Call is whose attempts they are.
+	Call *call.Call
+	// Kind of the attempt that is refused or waited for, unspecified otherwise; a probe is known by its admission only, and not
+	// foreseen here.
 	Kind call.Kind
-	// Reason for it.
+	// Reason for a wait or a refusal.
 	Reason call.Reason
-	// Wait is how long, and in the queue for a slot how long at most; 0 for a refusal.
+	// Wait is how long a wait or a hold is; in the queue for a slot how long at most.
 	Wait time.Duration
+	// Move is what the breaker did; WhatMove only.
+	Move breaker.Transition
+	// Credential: the hold is for one credential and not for all; WhatHold only.
+	Credential bool
+	// Token is the bound that refused; WhatTokenRefused only.
+	Token budget.Reason
 	// Shared is how that stands which all callers of the origin share.
 	Shared Shared
 }

@@ -430,8 +430,8 @@ func (p *Plan) last() *call.Attempt { return &p.attempts[p.judged] }
 // waiting is what the wait is for: the planned repeat, or a hold.
 func (p *Plan) waiting() Notice {
 	if p.holding {
-		return Notice{Kind: p.kind(), Reason: call.ReasonOriginHeld, Wait: p.waited}
+		return Notice{What: WhatWait, Kind: p.kind(), Reason: call.ReasonOriginHeld, Wait: p.waited}
 	}
 	d := &p.last().Decision
-	return Notice{Kind: p.kind(), Reason: d.Reason, Wait: d.Wait}
+	return Notice{What: WhatWait, Kind: p.kind(), Reason: d.Reason, Wait: d.Wait}
 }

@@ -114,15 +114,15 @@ func (s *registryShard[K, V]) unlinkLocked(e *entry[K, V]) {
 	e.prev.next, e.next.prev = e.next, e.prev
 }
 
-// all gives every value there is, a shard at a time, and lets others run between two shards. No lock is held meanwhile: a value that has
+// all gives every key and value there is, a shard at a time, and lets others run between two shards. No lock is held meanwhile: a value that has
 // just been forgotten may be among them.
-func (r *registry[K, V]) all() iter.Seq[V] {
-	return func(yield func(V) bool) {
+func (r *registry[K, V]) all() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
 		some := make([]*entry[K, V], 0, originsMax/shards+evictionLook)
 		for i := range r.shard {
 			some = r.shard[i].appendTo(some[:0])
 			for _, e := range some {
-				if !yield(e.value) {
+				if !yield(e.key, e.value) {
 					return
 				}
 			}

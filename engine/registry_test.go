@@ -51,7 +51,7 @@ func TestAllGivesEveryValueOnceAndStopsWhenTold(t *testing.T) {
 		r.leave(e)
 	}
 	seen := make(map[int]int)
-	for key := range r.all() {
+	for _, key := range r.all() {
 		seen[key]++
 		_, e := r.enter(key, now) // no lock is held meanwhile
 		r.leave(e)

@@ -37,7 +37,7 @@ func New(s Sender, o Observer, g *guard.Guard, origins *Origins) *Engine {
 func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call.Final {
 	now := time.Now()
 	r := run{Engine: e, policy: p, origin: e.origins.enter(c, p, now), first: true}
-	defer r.leave() // also when an attempt panics: nothing that is shared stays taken
+	defer r.leave(ctx) // also when an attempt panics: nothing that is shared stays taken
 	r.plan.prepare(c, p, e.guard, rand.Float64)
 	step := r.plan.Next(now, Event{Kind: EventStarted, Gone: ctx.Err() != nil})
 	for {
@@ -50,7 +50,7 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 		case StepHedge:
 			ev := r.admitHedge(ctx, time.Now())
 			if step = r.next(ctx, ev); step.Kind != StepSend {
-				r.handBack(time.Now())
+				r.handBack(ctx, time.Now())
 			}
 		case StepListen:
 			step = r.listen(ctx, &step)
@@ -60,7 +60,7 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 			step = r.next(ctx, Event{Kind: EventWaited})
 		case StepFinal:
 			if refused(step.Final) {
-				r.notice(ctx, Notice{Refused: true, Kind: r.plan.kind(), Reason: step.Final.Reason})
+				r.notice(ctx, Notice{What: WhatRefusal, Kind: r.plan.kind(), Reason: step.Final.Reason})
 			}
 			return *step.Final
 		}
@@ -116,21 +116,25 @@ func (r *run) next(ctx context.Context, ev Event) Step {
 }
 
 func (r *run) notice(ctx context.Context, n Notice) {
-	n.Shared = Shared{&r.origin}
+	n.Call, n.Shared = r.plan.call, Shared{&r.origin}
 	r.observer.Noticed(ctx, time.Now(), n)
 }
 
 // leave gives back whatever is still taken.
-func (r *run) leave() {
+func (r *run) leave(ctx context.Context) {
 	r.ground()
-	r.handBack(time.Now())
+	r.handBack(ctx, time.Now())
 	r.origin.leave()
 }
 
 // handBack returns what was taken for an attempt that is not sent.
-func (r *run) handBack(now time.Time) {
+func (r *run) handBack(ctx context.Context, now time.Time) {
 	r.taken.giveBack(now)
+	granted := r.tokens.retry != budget.Token{}
 	r.tokens.handBack(now)
+	if granted {
+		r.notice(ctx, Notice{What: WhatTokenHandedBack})
+	}
 }
 
 // move goes over to what the callers of another origin share, when a redirect leads there.
@@ -143,12 +147,23 @@ func (r *run) move(now time.Time) {
 	r.origin, r.first = next, true
 }
 
-func (r *run) withdraw() Event {
-	token, err := r.origin.budget.Withdraw(time.Now(), r.plan.call.Caller)
+// withdraw asks the retry budget for a token.
+func (r *run) withdraw(ctx context.Context, now time.Time) *budget.RefusedError {
+	token, err := r.origin.budget.Withdraw(now, r.plan.call.Caller)
 	if refused, ok := errors.AsType[*budget.RefusedError](err); ok {
-		return Event{Kind: EventRefused, Reason: call.ReasonBudgetExhausted, RetryAfter: refused.RetryAfter}
+		r.notice(ctx, Notice{What: WhatTokenRefused, Token: refused.Reason})
+		return refused
 	}
 	r.tokens.retry = token
+	r.notice(ctx, Notice{What: WhatTokenGranted})
+	return nil
+}
+
+// mayRepeat asks it for a retry.
+func (r *run) mayRepeat(ctx context.Context) Event {
+	if refused := r.withdraw(ctx, time.Now()); refused != nil {
+		return Event{Kind: EventRefused, Reason: call.ReasonBudgetExhausted, RetryAfter: refused.RetryAfter}
+	}
 	return Event{Kind: EventGranted}
 }
 
@@ -166,7 +181,7 @@ func (r *run) admit(ctx context.Context) Event {
 	slot, waiter, err := r.origin.bulkhead.Enter(now, r.plan.call.Caller, bulkhead.Criticality(r.plan.call.Criticality), r.plan.work.Sub(now))
 	granted := now
 	if waiter != nil {
-		r.notice(ctx, Notice{Kind: r.plan.kind(), Reason: call.ReasonConcurrencyLimit, Wait: waiter.Deadline.Sub(now)})
+		r.notice(ctx, Notice{What: WhatWait, Kind: r.plan.kind(), Reason: call.ReasonConcurrencyLimit, Wait: waiter.Deadline.Sub(now)})
 		slot, err = queue(ctx, waiter)
 		granted = time.Now()
 	}
@@ -178,7 +193,7 @@ func (r *run) admit(ctx context.Context) Event {
 		r.taken.giveBack(granted)
 		return Event{Kind: EventHeld, Until: until} // it began while the call was queued
 	}
-	if err = r.ticket(granted); err != nil {
+	if err = r.ticket(ctx, granted); err != nil {
 		r.taken.giveBack(granted)
 		return breakerOpen(err)
 	}
@@ -186,12 +201,15 @@ func (r *run) admit(ctx context.Context) Event {
 }
 
 // ticket asks the breaker for the attempt that would start now.
-func (r *run) ticket(now time.Time) (err error) {
+func (r *run) ticket(ctx context.Context, now time.Time) (err error) {
 	timeout, _ := r.plan.timeout(now)
 	r.taken.ticket, err = r.origin.breaker.Admit(now, breaker.Attempt{
 		Caller: r.plan.call.Caller, Repeatable: r.plan.repeat != policy.RepeatNever,
 		Timeout: timeout, Cut: timeout < r.policy.Attempt.Timeout,
 	}, rand.Float64())
+	if move, ok := r.taken.ticket.Entered(); ok {
+		r.notice(ctx, Notice{What: WhatMove, Move: move})
+	}
 	return err
 }
 
@@ -256,20 +274,22 @@ func (r *run) send(ctx context.Context, step *Step) Step {
 func (r *run) landed(ctx context.Context, number uint32, held *taken, result *call.Result) Step {
 	now := time.Now()
 	a := r.plan.attempt(number)
-	held.ticket.Settle(now, breakerResult(result, now.Sub(a.Start)), rand.Float64())
+	if move, ok := held.ticket.Settle(now, breakerResult(result, now.Sub(a.Start)), rand.Float64()); ok {
+		r.notice(ctx, Notice{What: WhatMove, Move: move})
+	}
 	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Number: number, Result: result})
-	r.tell(now, a.Start, result)
+	r.tell(ctx, now, a.Start, result)
 	held.slot.Release() // only now: who waits for it must see the hold
 	*held = taken{}
 	if step.Kind == StepWithdraw {
-		step = r.next(ctx, r.withdraw()) // whether it is repeated is decided only now
+		step = r.next(ctx, r.mayRepeat(ctx)) // whether it is repeated is decided only now
 	}
 	r.observer.AttemptEnded(ctx, r.plan.attempt(number), Shared{&r.origin})
 	return step
 }
 
 // tell lets budget, hedging and holds know what the plan made of a result.
-func (r *run) tell(now, started time.Time, result *call.Result) {
+func (r *run) tell(ctx context.Context, now, started time.Time, result *call.Result) {
 	told := r.plan.told
 	if h := r.origin.hedging; h != nil && r.plan.hops.followed == 0 && r.plan.hedgeable() {
 		h.learn(now, now.Sub(started), told)
@@ -285,7 +305,9 @@ func (r *run) tell(now, started time.Time, result *call.Result) {
 		if result.Status == 429 {
 			key.credential = credentialOf(r.plan.call, r.policy)
 		}
-		r.origins.holds.hold(now, key, now.Add(told.hold))
+		if r.origins.holds.hold(now, key, now.Add(told.hold)) {
+			r.notice(ctx, Notice{What: WhatHold, Wait: told.hold, Credential: key.credential != ""})
+		}
 	}
 }
 

@@ -155,8 +155,8 @@ func TestSlotIsHeldUntilTheAttemptIsOverAndComesBack(t *testing.T) {
 			t.Errorf("queued %s, offset %s, want 50ms", a.Queued, a.Offset)
 		}
 		// What was told: the wait of the second call, whose end nobody knew then, and the refusal of the third.
-		if len(seen.all) != 2 || seen.all[0].Refused || seen.all[0].Wait != 100*time.Millisecond || seen.all[0].Kind != call.KindPrimary ||
-			seen.all[0].Reason != call.ReasonConcurrencyLimit || !seen.all[1].Refused || seen.all[1].Reason != call.ReasonConcurrencyLimit {
+		if len(seen.all) != 2 || seen.all[0].What != engine.WhatWait || seen.all[0].Wait != 100*time.Millisecond || seen.all[0].Kind != call.KindPrimary ||
+			seen.all[0].Reason != call.ReasonConcurrencyLimit || seen.all[1].What != engine.WhatRefusal || seen.all[1].Reason != call.ReasonConcurrencyLimit {
 			t.Errorf("noticed %+v", seen.all)
 		}
 	})

@@ -7,16 +7,16 @@ import "time"
 // origins for long calls it every few seconds. Calls feel nothing of it: one value at a time is locked, each for about as long as
 // by a call.
 func (o *Origins) Sweep(now time.Time) {
-	for b := range o.breakers.all() {
+	for _, b := range o.breakers.all() {
 		b.Trim(now)
 	}
-	for b := range o.budgets.all() {
+	for _, b := range o.budgets.all() {
 		b.Trim(now)
 	}
-	for b := range o.bulkheads.all() {
+	for _, b := range o.bulkheads.all() {
 		b.Trim()
 	}
-	for h := range o.hedgings.all() {
+	for _, h := range o.hedgings.all() {
 		h.allowance.Trim(now)
 	}
 }

@@ -17,6 +17,10 @@ import (
 
 // The attributes that are ours.
 const (
+	keyOrigin   = attribute.Key("sallyport.origin")
+	keyCaller   = attribute.Key("sallyport.caller")
+	keyOutcome  = attribute.Key("sallyport.outcome")
+	keyEffect   = attribute.Key("sallyport.effect")
 	keyEvidence = attribute.Key("sallyport.evidence")
 	keyDecision = attribute.Key("sallyport.decision")
 	keyReason   = attribute.Key("sallyport.reason")
@@ -47,11 +51,19 @@ func (o *Observer) startAttempt(t *Call, c *call.Call, a *call.Attempt) trace.Sp
 // methodOf is the span's name and the attributes of a method: one that is not known to the conventions would make a name, and
 // a label, of whatever a caller writes.
 func methodOf(method string) (name string, attributes []attribute.KeyValue) {
-	switch method {
-	case "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "QUERY":
+	if known(method) {
 		return method, []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(method)}
 	}
 	return "HTTP", []attribute.KeyValue{semconv.HTTPRequestMethodOther, semconv.HTTPRequestMethodOriginal(method)}
+}
+
+// known: a method of the conventions.
+func known(method string) bool {
+	switch method {
+	case "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "QUERY":
+		return true
+	}
+	return false
 }
 
 // endAttempt says what came of the attempt, and how that stands after it which all callers of the origin share, and ends its span at

@@ -23,12 +23,15 @@ func rpcAttributes() []attribute.KeyValue {
 	}
 }
 
-// End ends the span of a call that was taken: why it ended, what is known of its effect, and whose it was.
+// End counts a call that was taken and ends its span: why it ended, what is known of its effect, and whose it was.
 func (c *Call) End(asked *call.Call, f *call.Final, policy string) {
+	if c.meter != nil {
+		c.meter.call(c, asked, f)
+	}
+	c.abandon()
 	if c.span == nil {
 		return
 	}
-	c.abandon()
 	if c.span.IsRecording() {
 		c.describe(asked, f, policy)
 	}
@@ -38,12 +41,12 @@ func (c *Call) End(asked *call.Call, f *call.Final, policy string) {
 // describe is apart from End, since what it needs on the stack would be set aside for every call.
 func (c *Call) describe(asked *call.Call, f *call.Final, policy string) {
 	c.span.SetAttributes(
-		attribute.String("sallyport.outcome", f.Outcome.String()),
-		attribute.String("sallyport.effect", f.Effect.String()),
+		keyOutcome.String(f.Outcome.String()),
+		keyEffect.String(f.Effect.String()),
 		keyReason.String(f.Reason.String()),
 		attribute.Int("sallyport.sends", int(f.Sends)),
-		attribute.String("sallyport.caller", text(asked.Caller)),
-		attribute.String("sallyport.origin", asked.Target.Origin),
+		keyCaller.String(text(asked.Caller)),
+		keyOrigin.String(asked.Target.Origin),
 		attribute.String("sallyport.policy", policy),
 	)
 	if f.OperationID != "" {
@@ -60,10 +63,10 @@ const internal = "INTERNAL"
 
 // Refuse ends the span of a call that has no outcome, with the reason of the error that says so.
 func (c *Call) Refuse(reason string) {
+	c.abandon()
 	if c.span == nil {
 		return
 	}
-	c.abandon()
 	c.span.SetAttributes(keyReason.String(reason))
 	if reason == internal {
 		c.span.SetAttributes(semconv.ErrorTypeKey.String(internal))
@@ -76,8 +79,10 @@ func (c *Call) Refuse(reason string) {
 
 // abandon ends the spans of attempts that a panic ended.
 func (c *Call) abandon() {
-	for _, attempt := range c.live {
-		attempt.End()
+	for i := range c.live {
+		if span := c.live[i].span; span != nil {
+			span.End()
+		}
 	}
 	c.live = nil
 }

@@ -15,10 +15,15 @@ import (
 
 // New makes the observer that the standard OTEL_* variables ask for. Without an OTLP endpoint in them it exports nothing; with one, a
 // variable that is broken is an error, which names all that are and holds no secret. The endpoint need not be there: spans wait in a
-// bounded queue and are dropped when it is full. log hears of every span that is lost.
+// bounded queue and are dropped when it is full. log hears of every span that is lost. It counts in every case, for Scrape.
 func New(ctx context.Context, env Environment, version string, log *slog.Logger) (*Observer, error) {
+	lost := &losses{}
+	m, err := newMeter(version, lost)
+	if err != nil {
+		return nil, err
+	}
 	if env.off() {
-		return &Observer{}, nil
+		return &Observer{meter: m}, nil
 	}
 	if err := env.check(); err != nil {
 		return nil, err
@@ -34,13 +39,15 @@ func New(ctx context.Context, env Environment, version string, log *slog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	return newObserver(out, res, env.numberOr("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize), log), nil
+	o := newObserver(out, res, env.numberOr("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize), lost, log)
+	o.meter = m
+	return o, nil
 }
 
 // newObserver puts the queue between the spans and the exporter. Its times and the sampler come from OTEL_BSP_* and
 // OTEL_TRACES_SAMPLER, which the SDK reads itself.
-func newObserver(out sdktrace.SpanExporter, res *resource.Resource, capacity int, log *slog.Logger) *Observer {
-	b := &backlog{capacity: int64(capacity)}
+func newObserver(out sdktrace.SpanExporter, res *resource.Resource, capacity int, lost *losses, log *slog.Logger) *Observer {
+	b := &backlog{losses: lost, capacity: int64(capacity)}
 	e := &exporter{out: out, backlog: b, log: log, ended: make(chan struct{})}
 	batches := sdktrace.NewBatchSpanProcessor(e, sdktrace.WithMaxQueueSize(capacity))
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(queue{batches, b}), sdktrace.WithResource(res))

@@ -9,12 +9,24 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
+// losses are the spans that were not exported, by cause.
+type losses struct {
+	dropped atomic.Int64 // the queue was full
+	failed  atomic.Int64 // the collector did not take them
+	late    atomic.Int64 // no time was left at the end
+}
+
+// causes are the numbers by the word of each cause.
+func (l *losses) causes() map[string]int64 {
+	return map[string]int64{"QUEUE_FULL": l.dropped.Load(), "EXPORT_FAILED": l.failed.Load(), "NO_TIME": l.late.Load()}
+}
+
 // backlog counts the spans that wait for their export, and those that found no room. The SDK drops without a word; since no more than
 // capacity are let through to its queue, which holds as many, it never has to.
 type backlog struct {
+	*losses
 	capacity int64
 	waiting  atomic.Int64 // those of an export that is under way included
-	dropped  atomic.Int64
 }
 
 // queue stands in front of the SDK's queue.
@@ -50,17 +62,17 @@ type exporter struct {
 
 	told     int64     // of dropped, as far as the log knows
 	toldTime time.Time // of the last line about them
-	lost     int       // after stopped
 }
 
 // ExportSpans exports a batch.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	defer e.backlog.waiting.Add(int64(-len(spans)))
 	if e.stopped.Load() {
-		e.lost += len(spans)
+		e.backlog.late.Add(int64(len(spans)))
 		return nil
 	}
 	if err := e.out.ExportSpans(ctx, spans); err != nil {
+		e.backlog.failed.Add(int64(len(spans)))
 		e.log.Warn("spans are lost: the export failed", "spans", len(spans), "error", err)
 	}
 	if time.Since(e.toldTime) >= dropsEvery {
@@ -80,8 +92,8 @@ func (e *exporter) tellDropped() {
 func (e *exporter) Shutdown(ctx context.Context) error {
 	defer close(e.ended)
 	e.tellDropped()
-	if e.lost > 0 {
-		e.log.Warn("spans are lost: no time was left to export them", "spans", e.lost)
+	if late := e.backlog.late.Load(); late > 0 {
+		e.log.Warn("spans are lost: no time was left to export them", "spans", late)
 	}
 	return e.out.Shutdown(ctx) //nolint:wrapcheck // Close says what it was
 }

@@ -94,7 +94,7 @@ func TestSpansDroppedByAFullQueueAreCounted(t *testing.T) {
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		o := newObserver(slowExporter{10 * time.Second}, resource.Empty(), 10, plainLog(&log))
+		o := newObserver(slowExporter{10 * time.Second}, resource.Empty(), 10, &losses{}, plainLog(&log))
 		spans(t, o, 25) // 10 are taken: those of an export count
 		synctest.Wait()
 		time.Sleep(11 * time.Second)
@@ -129,7 +129,7 @@ func TestSpansDroppedByAFullQueueAreCounted(t *testing.T) {
 func TestNothingIsSaidOfAQueueThatWasNeverFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		o := newObserver(slowExporter{}, resource.Empty(), 10, plainLog(&log))
+		o := newObserver(slowExporter{}, resource.Empty(), 10, &losses{}, plainLog(&log))
 		for range 5 {
 			spans(t, o, 10)
 			time.Sleep(10 * time.Second)
@@ -158,7 +158,7 @@ func TestCloseWaitsForTheExportItGivesUp(t *testing.T) {
 				const while = 50 * time.Millisecond
 				var log lines
 				h := &hungExporter{shut: make(chan struct{}), while: while}
-				o := newObserver(h, resource.Empty(), 10, plainLog(&log))
+				o := newObserver(h, resource.Empty(), 10, &losses{}, plainLog(&log))
 				spans(t, o, 3)
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), tt.ends)

@@ -1,4 +1,4 @@
-// Package tracing is the observer that turns calls and attempts into spans.
+// Package tracing is the observer that turns calls and attempts into spans and metrics.
 //
 // One SERVER span stands for a call, under the caller's span by W3C Trace Context in the gRPC metadata; under it one CLIENT span
 // for each attempt, failed connections included, side by side. Waits and refusals are events of the call's span, so that a
@@ -6,6 +6,8 @@
 // does. Nothing here changes a decision, waits for a collector or fails a call.
 //
 // Spans follow the OpenTelemetry semantic conventions for HTTP and RPC. They carry no header, no body and no query value.
+//
+// Metrics are counted by the same observer, and read by Prometheus. Their labels are bounded, whoever makes up origins and callers.
 package tracing
 
 import (
@@ -13,21 +15,22 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/engine"
 )
 
-// Observer makes the spans of calls. The zero value exports nothing: its ids are real all the same, so that an upstream that
-// traces joins the caller's trace.
+// Observer makes the spans of calls, and counts them. The zero value exports nothing and counts nothing: its ids are real all the
+// same, so that an upstream that traces joins the caller's trace.
 type Observer struct {
+	meter    *meter       // nil: nothing is counted
 	tracer   trace.Tracer // nil: nothing is exported
 	provider *sdktrace.TracerProvider
 	exporter *exporter
@@ -35,33 +38,41 @@ type Observer struct {
 
 // Call is the span of one call. It is used by the goroutine of the call.
 type Call struct {
-	span     trace.Span        // nil: nothing is exported
-	context  trace.SpanContext // the call's place in its trace
+	meter    *meter     // nil: nothing is counted
+	span     trace.Span // nil: nothing is exported
+	place    place      // in its trace
+	spanID   trace.SpanID
 	traceID  string
-	live     []liveSpan // of the attempts in flight
+	live     []liveAttempt  // those in flight
+	first    [1]liveAttempt // where live begins: one attempt costs no memory of its own
 	attempts int
 }
 
-// liveSpan is the span of an attempt in flight.
-type liveSpan struct {
-	trace.Span
+// liveAttempt is an attempt in flight.
+type liveAttempt struct {
+	span   trace.Span // nil: nothing is exported
+	spanID trace.SpanID
 	number uint32
+	method string        // of those that are known, else ""
+	origin *originSeries // nil: nothing is counted
 }
 
 // Begin places a call: under the caller's span when traceparent is valid, else at the root of a new trace. An invalid one never
 // fails a call (Trace Context §4.3). The context it returns is the one to make the call with.
 func (o *Observer) Begin(ctx context.Context, traceparent, tracestate string) (context.Context, *Call) {
 	parent := parentOf(traceparent, tracestate)
-	c := &Call{}
+	c := &Call{meter: o.meter}
+	c.live = c.first[:0]
 	if o.tracer == nil {
-		c.context = placeOf(parent)
+		c.place.at = placeOf(parent)
 	} else {
 		// The RPC's own context may carry a span of the administrative interceptors: the caller's is the parent, or none.
 		_, c.span = o.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), rpcName, //nolint:spancheck // End or Refuse ends it
 			trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(rpcAttributes()...))
-		c.context = c.span.SpanContext()
+		c.place.at = c.span.SpanContext()
 	}
-	c.traceID = c.context.TraceID().String()
+	c.spanID = c.place.at.SpanID()
+	c.traceID = c.place.at.TraceID().String()
 	return context.WithValue(ctx, callKey{}, c), c
 }
 
@@ -104,42 +115,79 @@ func (o *Observer) AttemptStarted(ctx context.Context, c *call.Call, a *call.Att
 	if !ok {
 		return
 	}
-	var spanID string
+	live := liveAttempt{number: a.Number}
 	if t.span == nil {
-		spanID = newSpanID().String()
+		live.spanID = newSpanID()
 	} else {
-		span := o.startAttempt(t, c, a)
-		t.live = append(t.live, liveSpan{span, a.Number})
-		spanID = span.SpanContext().SpanID().String()
+		live.span = o.startAttempt(t, c, a)
+		live.spanID = live.span.SpanContext().SpanID()
 	}
+	if o.meter != nil {
+		live.origin = o.meter.origins.of(c.Target.Origin)
+		if known(c.Method) {
+			live.method = c.Method
+		}
+	}
+	t.live = append(t.live, live)
+	spanID := live.spanID.String()
 	a.TraceID, a.SpanID = t.traceID, spanID
-	a.TraceParent = "00-" + t.traceID + "-" + spanID + "-" + t.context.TraceFlags().String()
+	a.TraceParent = "00-" + t.traceID + "-" + spanID + "-" + t.place.at.TraceFlags().String()
 	t.attempts++
 }
 
-// AttemptEnded ends the attempt's span, at the moment at which the attempt ended; what was decided after it is known by now.
+// AttemptEnded counts the attempt and ends its span, at the moment at which the attempt ended; what was decided after it is known by now.
 func (*Observer) AttemptEnded(ctx context.Context, a *call.Attempt, s engine.Shared) {
 	t, ok := ctx.Value(callKey{}).(*Call)
 	if !ok {
 		return
 	}
 	for i := range t.live {
-		if t.live[i].number == a.Number {
-			endAttempt(t.live[i].Span, a, s)
+		if live := &t.live[i]; live.number == a.Number {
+			if t.meter != nil {
+				t.meter.attempt(t, live, a) //nolint:contextcheck // what it measures is of the span, not of the RPC
+			}
+			if live.span != nil {
+				endAttempt(live.span, a, s)
+			}
 			t.live = slices.Delete(t.live, i, i+1)
 			return
 		}
 	}
 }
 
-// Noticed makes an event of the call's span: a wait, or a refusal of ours.
-func (*Observer) Noticed(ctx context.Context, now time.Time, n engine.Notice) {
+// place is a span that knows its place in the trace and no more.
+type place struct {
+	noop.Span
+	at trace.SpanContext
+}
+
+// SpanContext is the place.
+func (p *place) SpanContext() trace.SpanContext { return p.at }
+
+// sample is the context for a measurement of a span of this trace, the call's or an attempt's: it names the span when the trace is
+// sampled, so that the measurement can become an exemplar. It is good until the next one.
+func (c *Call) sample(span trace.SpanID) context.Context {
+	if !c.place.at.IsSampled() {
+		return context.Background()
+	}
+	c.place.at = c.place.at.WithSpanID(span)
+	return trace.ContextWithSpan(context.Background(), &c.place)
+}
+
+// Noticed counts what happens between attempts, and makes an event of the call's span of a wait and of a refusal of ours.
+func (o *Observer) Noticed(ctx context.Context, now time.Time, n engine.Notice) {
+	if o.meter != nil {
+		o.meter.noticed(&n)
+	}
+	if n.What != engine.WhatWait && n.What != engine.WhatRefusal {
+		return
+	}
 	t, ok := ctx.Value(callKey{}).(*Call)
 	if !ok || t.span == nil || !t.span.IsRecording() {
 		return
 	}
 	name, attributes := "refused", sharedAttributes(now, n.Shared)
-	if !n.Refused {
+	if n.What == engine.WhatWait {
 		name, attributes = "wait", append(attributes, attribute.Float64("sallyport.wait.seconds", n.Wait.Seconds()))
 	}
 	attributes = append(attributes, keyKind.String(n.Kind.String()), keyReason.String(n.Reason.String()))
@@ -148,6 +196,5 @@ func (*Observer) Noticed(ctx context.Context, now time.Time, n engine.Notice) {
 
 // sharedAttributes tell how the shared state of the origin stands, in the words of the wire.
 func sharedAttributes(now time.Time, s engine.Shared) []attribute.KeyValue {
-	state := strings.ToUpper(strings.ReplaceAll(s.Breaker(now).String(), "-", "_"))
-	return []attribute.KeyValue{keyBreaker.String(state), keyBudget.Float64(s.BudgetLeft(now))}
+	return []attribute.KeyValue{keyBreaker.String(word(s.Breaker(now).String())), keyBudget.Float64(s.BudgetLeft(now))}
 }

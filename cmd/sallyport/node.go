@@ -87,10 +87,12 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
 	}, in.table)
 	n.server = broker.NewServer(calls, broker.ServerConfig{Identities: in.identities, TLS: in.certificate.config(), Log: log}) //nolint:contextcheck // its handlers take the context of their stream
-	n.health = newHTTP(n.server.Draining, in.certificate.config(), log)
-	rules.reload = func() { in.rules.reload(log, n.enforcing(calls)) }
-	tokens.reload = func() { reloadTokens(s.Tokens, n.server, log) }
-	pair.reload = func() { in.certificate.reload(log) }
+	n.health = newHTTP(n.server.Draining, n.observer.Scrape(log), in.certificate.config(), log)
+	told := reloadLog{log, n.observer.Reloaded}
+	rules.reload = func() { in.rules.reload(told, n.enforcing(calls)) }
+	tokens.reload = func() { reloadTokens(s.Tokens, n.server, told) }
+	pair.reload = func() { in.certificate.reload(told) }
+	n.watch(s, origins)
 	announce(s, n, in.rules.rules, state, log)
 	n.serve(grpcListener, httpListener)
 	go n.files.run()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -208,12 +207,12 @@ func (s stamp) equal(other stamp) bool {
 }
 
 // reloadTokens puts other identities in force. A call that was let in goes on under the one it came with.
-func reloadTokens(path string, server *broker.Server, log *slog.Logger) {
+func reloadTokens(path string, server *broker.Server, log reloadLog) {
 	identities, err := broker.LoadTokens(path)
 	if err != nil {
-		refused(log, "tokens", err)
+		log.refused("tokens", err)
 		return
 	}
 	server.ReplaceIdentities(identities)
-	log.Info("reloaded", "what", "tokens")
+	log.sound("tokens", "reloaded", "what", "tokens")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 )
 
@@ -23,12 +22,12 @@ func (p *keyPair) load() error {
 	return nil
 }
 
-func (p *keyPair) reload(log *slog.Logger) {
+func (p *keyPair) reload(log reloadLog) {
 	if err := p.load(); err != nil {
-		refused(log, "certificate", err)
+		log.refused("certificate", err)
 		return
 	}
-	log.Info("reloaded", "what", "certificate", "not_after", p.current.Load().Leaf.NotAfter)
+	log.sound("certificate", "reloaded", "what", "certificate", "not_after", p.current.Load().Leaf.NotAfter)
 }
 
 // config is that of a server; nil when there is no certificate.

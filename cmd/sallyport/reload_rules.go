@@ -1,7 +1,6 @@
 package main
 
 import (
-	"log/slog"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -47,10 +46,10 @@ func (r *ruleset) compile(rules []policy.Rule, secrets *egress.Secrets) (*policy
 
 // reload reads both again. What is refused stays as it was; where the two do not fit each other, the one that fits the other's old
 // form goes into force alone. enforce gets what is new, if anything is.
-func (r *ruleset) reload(log *slog.Logger, enforce func(*policy.Table, []policy.Rule)) {
+func (r *ruleset) reload(log reloadLog, enforce func(*policy.Table, []policy.Rule)) {
 	secrets, err := loadSecrets(r.dir)
 	if err != nil {
-		refused(log, "secrets", err)
+		log.refused("secrets", err)
 		secrets = r.secrets
 	}
 	rules, err := loadRules(r.policies, secrets)
@@ -59,38 +58,38 @@ func (r *ruleset) reload(log *slog.Logger, enforce func(*policy.Table, []policy.
 		return
 	}
 	if lost := policy.CheckSecrets(r.rules, secrets); len(lost) == 0 {
-		refused(log, "policies", err)
+		log.refused("policies", err)
 		if !secrets.Equal(r.secrets) {
 			r.replace(log, r.rules, secrets, enforce)
 		}
 		return
 	}
 	// The policies in force need a secret that is gone.
-	refused(log, "secrets", err)
+	log.refused("secrets", err)
 	if rules, err = loadRules(r.policies, r.secrets); err != nil {
-		refused(log, "policies", err)
+		log.refused("policies", err)
 		return
 	}
 	r.replace(log, rules, r.secrets, enforce)
 }
 
 // replace makes the new table, unless nothing has changed: another one would cost every idle connection.
-func (r *ruleset) replace(log *slog.Logger, rules []policy.Rule, secrets *egress.Secrets, enforce func(*policy.Table, []policy.Rule)) {
+func (r *ruleset) replace(log reloadLog, rules []policy.Rule, secrets *egress.Secrets, enforce func(*policy.Table, []policy.Rule)) {
 	risen := r.revisions.risen(rules)
 	same := secrets.Equal(r.secrets)
 	if same && reflect.DeepEqual(risen, r.rules) {
-		log.Info("policies and secrets are unchanged")
+		log.sound("policies", "policies and secrets are unchanged")
 		return
 	}
 	table, err := r.compile(risen, secrets)
 	if err != nil {
-		refused(log, "policies", err)
+		log.refused("policies", err)
 		return
 	}
 	changed, removed := difference(r.rules, risen)
 	r.rules, r.secrets = r.revisions.rise(risen), secrets
 	enforce(table, r.rules)
-	log.Info("reloaded", "what", "policies and secrets", "policies", len(risen), "changed", strings.Join(changed, " "),
+	log.sound("policies", "reloaded", "what", "policies and secrets", "policies", len(risen), "changed", strings.Join(changed, " "),
 		"removed", strings.Join(removed, " "), "secrets_changed", !same)
 }
 
@@ -141,13 +140,6 @@ func difference(before, after []policy.Rule) (changed, removed []string) {
 		}
 	}
 	return changed, removed
-}
-
-// refused logs why a new file is not taken, one record for each problem.
-func refused(log *slog.Logger, what string, err error) {
-	for line := range strings.Lines(err.Error()) {
-		log.Error("reload refused; what was in force stays", "what", what, "error", strings.TrimSpace(line))
-	}
 }
 
 func loadSecrets(dir string) (*egress.Secrets, error) {

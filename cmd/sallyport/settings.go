@@ -67,7 +67,7 @@ func settingFlags(f *pflag.FlagSet) {
 	d := defaultSettings()
 	f.String("config", "", "YAML file with these settings by their names; flags and SALLYPORT_* win over it")
 	f.String("grpc", fmt.Sprint(d["grpc"]), "address of the gRPC listener: host:port or unix:/path")
-	f.String("http", fmt.Sprint(d["http"]), "address of the HTTP listener: /healthz, /readyz")
+	f.String("http", fmt.Sprint(d["http"]), "address of the HTTP listener: /healthz, /readyz, /metrics")
 	f.String("data", fmt.Sprint(d["data"]), "directory of the broker's state")
 	f.String("policies", "", "policy file, YAML or JSON")
 	f.String("tokens", "", "file with the bearer tokens of callers; without one every caller is \"local\"")

@@ -46,6 +46,7 @@ type Conn struct {
 	// headRequest: the method is HEAD, whose answer has no body. closeAsked: the request said Connection: close.
 	headRequest, closeAsked bool
 	written                 atomic.Int64
+	requests                uint64
 	interrupted             atomic.Bool
 
 	// started: a request was begun. complete: its answer was read whole, and the request had been sent by then.
@@ -78,6 +79,9 @@ func New(c net.Conn) *Conn {
 func (c *Conn) Reusable() bool {
 	return c.complete && !c.closeAsked && !c.lastOfPeer && c.r == c.w && c.readErr == nil && !c.interrupted.Load()
 }
+
+// Surplus reports whether bytes are there that came after the last answer, although no request asked for them.
+func (c *Conn) Surplus() bool { return c.complete && c.r < c.w }
 
 // Idle looks at a connection between two exchanges without waiting: nil means it is still quiet. An error means the
 // peer ended it, or sent bytes that nobody asked for; a request written now would be lost, or answered by those bytes.

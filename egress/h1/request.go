@@ -84,6 +84,9 @@ func (c *Conn) Send(body []byte, bodyless bool) error {
 	}
 	b = append(b, body[:first]...)
 	err := c.write(b)
+	if c.written.Load() > 0 {
+		c.requests++
+	}
 	if err == nil && first < len(body) {
 		err = c.write(body[first:])
 	}
@@ -106,6 +109,9 @@ func (c *Conn) Send(body []byte, bodyless bool) error {
 // Written is how many bytes of the request the connection took since Start. It is final once Send has returned; while a
 // write is under way it leaves that write out, so zero proves that nothing was sent only after Send.
 func (c *Conn) Written() int64 { return c.written.Load() }
+
+// Requests is how many requests the connection took at least one byte of, ever.
+func (c *Conn) Requests() uint64 { return c.requests }
 
 func (c *Conn) write(p []byte) error {
 	n, err := c.c.Write(p)
