@@ -65,8 +65,8 @@ func (r *run) hedgeAt(now time.Time) time.Time {
 	return now.Add(after)
 }
 
-// admitHedge takes all that a hedge needs; when it is refused, what was taken before stays taken until the plan has heard of it. A hedge is extra load to save time: it waits for nothing, and an origin that is
-// full, held or not well gets none.
+// admitHedge takes all that a hedge needs; when it is refused, what was taken before stays taken until the plan has heard of it. A hedge
+// is extra load to save time: it waits for nothing, and an origin that is full, held or not well gets none.
 func (r *run) admitHedge(ctx context.Context, now time.Time) Event {
 	reason := r.takeHedge(ctx, now)
 	if reason == call.ReasonUnspecified {
