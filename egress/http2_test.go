@@ -315,7 +315,11 @@ func TestProtocolIsTheServersChoice(t *testing.T) {
 		{"2 alone, http", only, nil, true, "", call.FailureProtocol},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			serve := overTLS(&tls.Config{Certificates: certificates, NextProtos: row.offers}, always(okAnswer))
+			var asked [][]string
+			serve := overTLS(&tls.Config{Certificates: certificates, NextProtos: row.offers, GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+				asked = append(asked, h.SupportedProtos)
+				return nil, nil //nolint:nilnil // go on with this one (crypto/tls)
+			}}, always(okAnswer))
 			if row.plain {
 				serve = always(okAnswer)
 			}
@@ -341,6 +345,13 @@ func TestProtocolIsTheServersChoice(t *testing.T) {
 					t.Errorf("%+v", r)
 				}
 			}
+			u.stop()
+			offered := map[policy.Protocol]string{policy.ProtocolHTTP11: "http/1.1", policy.ProtocolHTTP2: "h2"}
+			for _, got := range asked {
+				if len(got) != len(row.allowed) || got[0] != offered[row.allowed[0]] {
+					t.Errorf("offered %q", got)
+				}
+			}
 			if row.plain && row.want == "" && u.connections() != 0 {
 				t.Errorf("%d connections for nothing", u.connections())
 			}
@@ -356,7 +367,12 @@ func TestHTTP2WithAClientCertificate(t *testing.T) {
 	a := newAuthority(t)
 	cfg := a.demanding(t)
 	cfg.NextProtos = []string{alpnHTTP2}
-	u := &streams{authority: a, serve: (*stream).ok}
+	u := &streams{authority: a, serve: func(st *stream) {
+		timer := time.NewTimer(settleMax) // whatever deadline that wait left would have passed
+		defer timer.Stop()
+		<-timer.C
+		st.ok()
+	}}
 	u.upstream = newUpstream(t, overTLS(cfg, u.connection))
 	allowed := func(p *policy.Effective) *policy.Effective {
 		q := *p

@@ -189,22 +189,19 @@ func (st *stream) head(ends bool, namesAndValues ...string) {
 				return err
 			}
 		}
-		block, first := st.buf.Bytes(), true
-		for first || len(block) > 0 {
-			n := min(len(block), 16<<10)
-			var err error
-			if first {
-				err = st.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: st.id, BlockFragment: block[:n], EndStream: ends, EndHeaders: n == len(block)})
-			} else {
-				err = st.fr.WriteContinuation(st.id, n == len(block), block[:n])
-			}
-			if err != nil {
-				return err
-			}
-			block, first = block[n:], false
-		}
-		return nil
+		return st.block(ends, st.buf.Bytes())
 	})
+}
+
+// block writes a header block in frames of 16 KiB.
+func (st *stream) block(ends bool, block []byte) error {
+	n := min(len(block), 16<<10)
+	err := st.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: st.id, BlockFragment: block[:n], EndStream: ends, EndHeaders: n == len(block)})
+	for block = block[n:]; err == nil && len(block) > 0; block = block[n:] {
+		n = min(len(block), 16<<10)
+		err = st.fr.WriteContinuation(st.id, n == len(block), block[:n])
+	}
+	return err
 }
 
 func (st *stream) data(ends bool, data string) {

@@ -3,6 +3,7 @@ package egress
 import (
 	"bufio"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,15 +165,18 @@ func TestServerThatSaysGoAwayIsLeftAtOnce(t *testing.T) {
 	inTrunkBubble(t, func(st *stream) {
 		st.ok()
 		if st.n == 1 {
+			time.Sleep(1500 * time.Millisecond)
 			st.goAway(st.id, http2.ErrCodeNo)
 		}
 	}, nil, func(t *testing.T, b *trunkBubble) {
 		t.Helper()
 		b.ok(t, "POST")
+		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
 		if n := b.open.Load(); n != 0 {
 			t.Errorf("%d connections are open", n)
 		}
+		time.Sleep(2 * time.Second)
 		if b.ok(t, "POST").Reused || !b.ok(t, "POST").Reused {
 			t.Error("the wrong connection was used")
 		}
@@ -191,8 +195,13 @@ func TestSilentTrunkIsNotUsedAgain(t *testing.T) {
 	}, nil, func(t *testing.T, b *trunkBubble) {
 		t.Helper()
 		b.ok(t, "GET")
-		want(t, b.send(t, "GET"), call.EvidenceSentNoResponse, call.FailureAttemptTimeout)
-		if r := b.ok(t, "GET"); r.Reused || b.dialed.Load() != 2 {
+		r := b.tr.Send(t.Context(), newCall(t, "GET", "https://127.0.0.1:8443/", ""), b.p, attemptOf(1500*time.Millisecond))
+		want(t, r, call.EvidenceSentNoResponse, call.FailureAttemptTimeout)
+		synctest.Wait()
+		if n := b.open.Load(); n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+		if r = b.ok(t, "GET"); r.Reused || b.dialed.Load() != 2 {
 			t.Errorf("reused %t, %d connections", r.Reused, b.dialed.Load())
 		}
 	})
@@ -293,4 +302,38 @@ func TestHTTP2ServerThatHangsUpHoldsNobody(t *testing.T) {
 			}
 		}
 	}
+}
+
+// dyingConn accepts nothing once it is told so: the fault of a connection that dies just before the write.
+type dyingConn struct {
+	net.Conn
+
+	dead *atomic.Bool
+}
+
+func (c dyingConn) Write(b []byte) (int, error) {
+	if c.dead.Load() {
+		return 0, errFake
+	}
+	return c.Conn.Write(b)
+}
+
+func TestDeadWriteOnATrunkIsProofOfNothingSent(t *testing.T) {
+	var dead atomic.Bool
+	inTrunkBubble(t, (*stream).ok, func(b *trunkBubble) {
+		b.wrap = func(c net.Conn) net.Conn { return dyingConn{c, &dead} }
+	}, func(t *testing.T, b *trunkBubble) {
+		t.Helper()
+		b.ok(t, "POST")
+		dead.Store(true)
+		r := b.send(t, "POST")
+		want(t, r, call.EvidenceNotSent, call.FailureConnectionLost)
+		if !r.Reused || r.Detail != "the connection was lost; nothing was sent" {
+			t.Errorf("%+v", r)
+		}
+		dead.Store(false)
+		if b.ok(t, "POST").Reused {
+			t.Error("the dead connection was used again")
+		}
+	})
 }

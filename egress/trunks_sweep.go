@@ -21,10 +21,11 @@ func (p *trunks) sweep(now time.Time) {
 	}
 }
 
-// learn takes the lesson of a trunk that its server ended while it was idle. One that said GOAWAY told in time, whatever its reason.
+// learn takes the lesson of a trunk that its server ended while it was idle. A GOAWAY is none: it told in time, whatever its reason, and
+// this side ended the trunk.
 func (p *trunks) learn(tk *trunk) {
 	ended := tk.wire.ended.Load()
-	if ended == 0 || tk.http.GoneAway() {
+	if ended == 0 {
 		return
 	}
 	idle := tk.wire.made.Add(time.Duration(ended)).Sub(tk.idleSince)

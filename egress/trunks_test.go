@@ -27,6 +27,7 @@ type trunkBubble struct {
 	dialed atomic.Int64
 	dial   func(context.Context) error // what happens before a connection is there; nil: nothing
 	open   atomic.Int64                // connections that have not ended yet
+	wrap   func(net.Conn) net.Conn     // around the client's side; nil: nothing
 }
 
 func inTrunkBubble(t *testing.T, serve func(*stream), change func(*trunkBubble), f func(t *testing.T, b *trunkBubble)) {
@@ -61,6 +62,9 @@ func inTrunkBubble(t *testing.T, serve func(*stream), change func(*trunkBubble),
 				}
 				b.connection(int(n), tls.Server(server, cfg))
 			}()
+			if b.wrap != nil {
+				client = b.wrap(client)
+			}
 			return client, nil
 		}})
 		defer b.tr.Close()

@@ -61,6 +61,11 @@ func TestResetsAndGoAwayAreToldApart(t *testing.T) {
 			p.goAway(id-2, http2.ErrCodeNo)
 			_ = p.c.Close()
 		}, h2.Lost, "the connection was lost before the answer was complete; before that the server sent GOAWAY (NO_ERROR), last stream 1", true, false},
+		{"GOAWAY twice, the second one higher, and the end", func(p *peer, id uint32) {
+			p.goAway(id, http2.ErrCodeNo)
+			p.goAway(1<<31-1, http2.ErrCodeNo)
+			_ = p.c.Close()
+		}, h2.Lost, "the connection was lost before the answer was complete; before that the server sent GOAWAY (NO_ERROR), last stream 3", false, false},
 		{"the end", func(p *peer, _ uint32) { _ = p.c.Close() }, h2.Lost, "the connection was lost before the answer was complete", false, false},
 		{"the end within the head", func(p *peer, id uint32) {
 			p.write(func() error {
@@ -125,6 +130,26 @@ func TestGoAwayLetsThoseBelowFinish(t *testing.T) {
 	})
 }
 
+// TestGoAwayFindsAStreamThatIsNotWrittenYet, which costs nothing.
+func TestGoAwayFindsAStreamThatIsNotWrittenYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, ch := connectChoked(t)
+		hang := make(chan struct{})
+		ch.hang = hang
+		first := send(t.Context(), c, get(), roomy())
+		synctest.Wait()
+		second := send(t.Context(), c, get(), roomy())
+		synctest.Wait()
+		p.goAway(3, http2.ErrCodeNo)
+		fails(t, <-second, h2.NotTaken, "the server sent GOAWAY (NO_ERROR), last stream 3; nothing was sent", false, false)
+		close(hang)
+		p.ok(p.want(http2.FrameHeaders).id)
+		if o := <-first; o.err != nil {
+			t.Error(o.err)
+		}
+	})
+}
+
 func TestGoAwayOnAnIdleConnectionEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t)
@@ -168,6 +193,7 @@ func connectChoked(t *testing.T, settings ...http2.Setting) (*h2.Conn, *peer, *c
 	p.listen()
 	synctest.Wait()
 	answersAfter(t, c, p)
+	p.choke = ch
 	return c, p, ch
 }
 

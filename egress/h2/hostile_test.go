@@ -59,10 +59,21 @@ func TestPeerThatSendsAndDoesNotRead(t *testing.T) {
 	for name, say := range map[string]func(p *peer) error{
 		"pings":    func(p *peer) error { return p.fr.WritePing(false, [8]byte{}) },
 		"settings": func(p *peer) error { return p.fr.WriteSettings() },
+		"pings between pieces of a body": func(p *peer) error {
+			if err := p.fr.WriteData(3, false, []byte("x")); err != nil {
+				return err
+			}
+			return p.fr.WritePing(false, [8]byte{})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, p, ch := connectChoked(t)
+				if strings.Contains(name, "body") {
+					other := send(t.Context(), c, get(), roomy())
+					p.head(p.want(http2.FrameHeaders).id, false, ":status", "200")
+					defer func() { <-other }()
+				}
 				hang := make(chan struct{})
 				ch.hang = hang
 				out := send(t.Context(), c, get(), roomy())

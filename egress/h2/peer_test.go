@@ -35,13 +35,15 @@ type frame struct {
 
 // peer is the server's side of a connection in memory: it speaks real HTTP/2 and does what a test says, not what it should.
 type peer struct {
-	t    *testing.T
-	c    net.Conn
-	fr   *http2.Framer
-	in   chan frame // what it received, in order; closed by the reader
-	buf  bytes.Buffer
-	enc  *hpack.Encoder
-	deaf bool // it acknowledges no settings by itself
+	t     *testing.T
+	c     net.Conn
+	fr    *http2.Framer
+	in    chan frame // what it received, in order; closed by the reader
+	buf   bytes.Buffer
+	enc   *hpack.Encoder
+	choke *choked // around the connection's side; nil: nothing
+	table uint32  // of its header compression
+	deaf  bool    // it acknowledges no settings by itself
 
 	generous bool // it gives back at once what a body took of the connection's window
 
@@ -52,6 +54,11 @@ type peer struct {
 func connect(t *testing.T, settings ...http2.Setting) (*h2.Conn, *peer) {
 	t.Helper()
 	c, p := connectSilent(t, nil)
+	for _, s := range settings {
+		if s.ID == http2.SettingHeaderTableSize {
+			p.table = s.Val
+		}
+	}
 	p.write(func() error { return p.fr.WriteSettings(settings...) })
 	p.listen()
 	p.want(http2.FrameSettings) // ours
@@ -68,7 +75,7 @@ func connect(t *testing.T, settings ...http2.Setting) (*h2.Conn, *peer) {
 func connectSilent(t *testing.T, wrap func(net.Conn) net.Conn) (*h2.Conn, *peer) {
 	t.Helper()
 	client, server := net.Pipe()
-	p := &peer{t: t, c: server, in: make(chan frame, 100_000)}
+	p := &peer{t: t, c: server, in: make(chan frame, 100_000), table: 4096}
 	p.enc = hpack.NewEncoder(&p.buf)
 	p.fr = http2.NewFramer(server, server)
 	p.fr.AllowIllegalWrites = true
@@ -91,7 +98,7 @@ func (p *peer) read() {
 	if _, err := io.ReadFull(p.c, make([]byte, len(http2.ClientPreface))); err != nil {
 		return
 	}
-	dec := hpack.NewDecoder(4096, nil)
+	dec := hpack.NewDecoder(p.table, nil)
 	var head frame
 	var block []byte
 	for {

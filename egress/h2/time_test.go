@@ -168,6 +168,20 @@ func TestSilentConnectionTakesNobodyNew(t *testing.T) {
 	}{
 		{"timed out in silence", timedOut(func(*peer) {}), true},
 		{"timed out, but it pinged", timedOut(func(p *peer) { p.write(func() error { return p.fr.WritePing(false, [8]byte{}) }) }), false},
+		{"timed out, pinged, and took not even the request", func(t *testing.T, c *h2.Conn, p *peer) {
+			t.Helper()
+			lim := roomy()
+			lim.Deadline = time.Now().Add(time.Second)
+			hang := make(chan struct{})
+			p.choke.hang = hang
+			out := send(t.Context(), c, get(), lim)
+			synctest.Wait()
+			p.write(func() error { return p.fr.WritePing(true, [8]byte{}) })
+			if o := <-out; o.err == nil {
+				t.Error("answered")
+			}
+			close(hang)
+		}, true},
 		{"cancelled once", cancelled(1), false},
 		{"cancelled twice", cancelled(2), false},
 		{"cancelled three times", cancelled(3), true},
@@ -181,8 +195,7 @@ func TestSilentConnectionTakesNobodyNew(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, p := connect(t)
-				answers(t, c, p)
+				c, p, _ := connectChoked(t)
 				row.play(t, c, p)
 				synctest.Wait()
 				if (c.Limit() == -1) != row.ends {

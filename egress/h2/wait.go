@@ -68,7 +68,7 @@ func (c *Conn) wait(ctx context.Context, s *stream) {
 				timer.Reset(min(s.lim.IdleBody, time.Until(s.lim.Deadline)))
 			case head && heading:
 				timer.Reset(time.Until(s.lim.Deadline))
-			case !head && whole && !heading && s.lim.HeaderTimeout > 0:
+			case !head && whole && s.lim.HeaderTimeout > 0:
 				heading = true
 				timer.Reset(min(s.lim.HeaderTimeout, time.Until(s.lim.Deadline)))
 			}
