@@ -146,7 +146,7 @@ type flood struct {
 }
 
 // rise makes the calls, with the gauges of all that is open, and tells how many.
-func (f flood) rise(t *testing.T, o *Observer) (calls int) {
+func (f flood) rise(t testing.TB, o *Observer) (calls int) {
 	t.Helper()
 	origins, host := f.origins, f.host
 	o.Watch(Watched{
@@ -194,7 +194,7 @@ func (f flood) rise(t *testing.T, o *Observer) (calls int) {
 func originOf(host string) string { return "https://" + host + ":443" }
 
 // shared is what an engine keeps of so many origins, all of which asked not to be called.
-func shared(t *testing.T, origins int, host func(int) string) *engine.Origins {
+func shared(t testing.TB, origins int, host func(int) string) *engine.Origins {
 	t.Helper()
 	table, err := policy.Compile(nil, policy.Options{})
 	if err != nil {
