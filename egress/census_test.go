@@ -110,6 +110,24 @@ func TestCensusCountsWhatBecomesOfConnections(t *testing.T) {
 	}
 }
 
+// A connection that is closed while idle leaves the count of its origin, which has another.
+func TestCensusTakesOutWhatIsClosed(t *testing.T) {
+	counted(t, answering(okAnswer), func(tr *Transport, _ *atomic.Value, send func(*policy.Effective) call.Result) {
+		for generation := range uint64(2) {
+			p := loopback(t)
+			p.Generation = generation
+			send(p)
+		}
+		if active, rest := open(t, tr); active != 0 || rest != 2 {
+			t.Errorf("%d active, %d idle", active, rest)
+		}
+		tr.Retire(1)
+		if active, rest := open(t, tr); active != 0 || rest != 1 {
+			t.Errorf("%d active, %d idle after one was closed", active, rest)
+		}
+	})
+}
+
 // A request and the close of the connection cross on the way.
 func TestCensusCountsTheKeepAliveRace(t *testing.T) {
 	served := 0

@@ -87,6 +87,19 @@ func TestStandingTellsTheHoldsThatAreNotOver(t *testing.T) {
 	o.EachHold(now.Add(time.Hour), func(string, bool) { t.Error("a hold that is over") })
 }
 
+// Only what sets or prolongs a hold is one.
+func TestHoldTellsWhetherItChangedAnything(t *testing.T) {
+	h, now, k := newHolds(), time.Now(), holdKey{origin: "o"}
+	for i, row := range []struct {
+		until time.Duration
+		want  bool
+	}{{time.Second, true}, {time.Second, false}, {time.Millisecond, false}, {2 * time.Second, true}} {
+		if got := h.hold(now, k, now.Add(row.until)); got != row.want {
+			t.Errorf("hold %d: %t", i, got)
+		}
+	}
+}
+
 // BenchmarkStanding is one look at ten thousand origins, and what a call pays while somebody looks all the time.
 func BenchmarkStanding(b *testing.B) {
 	p, now, o := sharedPolicy(b), time.Now(), NewOrigins()

@@ -67,3 +67,14 @@ func BenchmarkObserver(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkScrape is one scrape of a broker that knows 10 000 origins.
+func BenchmarkScrape(b *testing.B) {
+	o := counting(b)
+	f := flood{10_000, 1, 1, func(i int) string { return fmt.Sprintf("host-%d.example.com", i) }}
+	f.rise(b, o)
+	b.ReportAllocs()
+	for b.Loop() {
+		scrape(b, o, asText)
+	}
+}

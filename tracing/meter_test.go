@@ -17,6 +17,7 @@ import (
 
 	"github.com/sallyport/sallyport/breaker"
 	"github.com/sallyport/sallyport/budget"
+	"github.com/sallyport/sallyport/bulkhead"
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/engine"
@@ -102,6 +103,9 @@ func TestScrapeIsBounded(t *testing.T) {
 			sent := row.rise(t, o)
 			text := scrape(t, o, asText)
 			families := parsed(t, text)
+			if made := values(families["http_client_request_duration_seconds"], "http_request_method"); slices.Contains(made, "MADE-UP") || !slices.Contains(made, "_OTHER") {
+				t.Errorf("methods %v", made)
+			}
 			for name, f := range families {
 				for label, most := range map[string]int{"sallyport_origin": maxNames, "sallyport_caller": maxNames, "server_address": maxNames} {
 					if n := len(values(f, label)); n > most+1 {
@@ -142,7 +146,7 @@ type flood struct {
 }
 
 // rise makes the calls, with the gauges of all that is open, and tells how many.
-func (f flood) rise(t *testing.T, o *Observer) (calls int) {
+func (f flood) rise(t testing.TB, o *Observer) (calls int) {
 	t.Helper()
 	origins, host := f.origins, f.host
 	o.Watch(Watched{
@@ -190,7 +194,7 @@ func (f flood) rise(t *testing.T, o *Observer) (calls int) {
 func originOf(host string) string { return "https://" + host + ":443" }
 
 // shared is what an engine keeps of so many origins, all of which asked not to be called.
-func shared(t *testing.T, origins int, host func(int) string) *engine.Origins {
+func shared(t testing.TB, origins int, host func(int) string) *engine.Origins {
 	t.Helper()
 	table, err := policy.Compile(nil, policy.Options{})
 	if err != nil {
@@ -274,6 +278,36 @@ func TestExemplarLeadsToTheTrace(t *testing.T) {
 		if plain := scrape(t, o, asText); strings.Contains(plain, "# {") {
 			t.Error("the text format has exemplars")
 		}
+	}
+}
+
+// What a call without a sampled trace costs of memory is the same, counted or not.
+func TestCountingAllocatesNothing(t *testing.T) {
+	c := &call.Call{Method: "GET", Caller: "checkout", Target: call.Target{Origin: "https://api.example.com:443"}}
+	allocations := func(o *Observer) float64 {
+		return testing.AllocsPerRun(200, func() {
+			made(t, o, "", c, call.Attempt{Kind: call.KindPrimary, Result: call.Result{Evidence: call.EvidenceAnswered, Status: 200}},
+				call.Final{Outcome: call.OutcomeSuccess, Effect: call.EffectAnswered, Reason: call.ReasonSuccess})
+		})
+	}
+	if without, with := allocations(&Observer{}), allocations(counting(t)); with != without {
+		t.Errorf("%v allocations, %v where nothing is counted", with, without)
+	}
+}
+
+// Of the budgets that an origin has, the one that refuses first is told; everything else adds up.
+func TestStandingOfAnOriginWithSeveralSettings(t *testing.T) {
+	s := &standing{}
+	for _, left := range []float64{3, 1, 2} {
+		s.budget(left)
+	}
+	s.bulkhead(&bulkhead.Snapshot{Limit: 5, InFlight: 2, Pending: 1})
+	s.bulkhead(&bulkhead.Snapshot{Limit: 7, InFlight: 3, Pending: 4})
+	if s.left != 1 || s.limit != 12 || s.inFlight != 5 || s.pending != 5 || s.unlimited != 0 {
+		t.Errorf("%+v", s)
+	}
+	if s.bulkhead(&bulkhead.Snapshot{InFlight: 1}); s.unlimited != 1 || s.inFlight != 6 {
+		t.Errorf("%+v", s)
 	}
 }
 

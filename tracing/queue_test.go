@@ -94,7 +94,8 @@ func TestSpansDroppedByAFullQueueAreCounted(t *testing.T) {
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		o := newObserver(slowExporter{10 * time.Second}, resource.Empty(), 10, &losses{}, plainLog(&log))
+		lost := &losses{}
+		o := newObserver(slowExporter{10 * time.Second}, resource.Empty(), 10, lost, plainLog(&log))
 		spans(t, o, 25) // 10 are taken: those of an export count
 		synctest.Wait()
 		time.Sleep(11 * time.Second)
@@ -122,6 +123,9 @@ func TestSpansDroppedByAFullQueueAreCounted(t *testing.T) {
 		const last = "msg=\"spans are lost: the queue was full\" spans=1 total=18\nmsg=\"spans are lost: no time was left to export them\" spans=9\n"
 		if log.String() != first+second+last {
 			t.Errorf("at the end:\n%s", log.String())
+		}
+		if got := lost.causes()["QUEUE_FULL"]; got != 18 {
+			t.Errorf("counted %d", got)
 		}
 	})
 }
@@ -157,8 +161,8 @@ func TestCloseWaitsForTheExportItGivesUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const while = 50 * time.Millisecond
 				var log lines
-				h := &hungExporter{shut: make(chan struct{}), while: while}
-				o := newObserver(h, resource.Empty(), 10, &losses{}, plainLog(&log))
+				h, lost := &hungExporter{shut: make(chan struct{}), while: while}, &losses{}
+				o := newObserver(h, resource.Empty(), 10, lost, plainLog(&log))
 				spans(t, o, 3)
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), tt.ends)
@@ -175,6 +179,9 @@ func TestCloseWaitsForTheExportItGivesUp(t *testing.T) {
 					`msg="spans are lost: no time was left to export them"`)
 				if got := log.String(); got != want {
 					t.Errorf("logged\n%s\nwant\n%s", got, want)
+				}
+				if got := lost.causes(); got["EXPORT_FAILED"] != 1 || got["NO_TIME"] != 2 || got["QUEUE_FULL"] != 0 {
+					t.Errorf("counted %v", got)
 				}
 			})
 		})

@@ -160,6 +160,34 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	}
 }
 
+// Files that are read again count once, whether they are taken or not.
+func TestReloadsAreCounted(t *testing.T) {
+	s := testSettings(t)
+	s.Policies = filepath.Join(t.TempDir(), "policies.yaml")
+	replaceFile(t, s.Policies, busyPolicies)
+	n := startTestNode(t, s)
+	reads := func(result string) string {
+		_, body := get(t, n, "GET", "/metrics")
+		found := regexp.MustCompile(`(?m)^sallyport_reloads_total{sallyport_reload_result="` + result + `",sallyport_reload_what="POLICIES"} (.*)$`).FindStringSubmatch(body)
+		if len(found) != 2 {
+			return "no series"
+		}
+		return found[1]
+	}
+	for _, step := range []struct{ file, ok, refused string }{
+		{busyPolicies, "1", "0"}, {"policies: [{name: x, broken: [", "1", "1"}, {busyPolicies + "    priority: 7\n", "2", "1"},
+	} {
+		replaceFile(t, s.Policies, step.file)
+		reread(t, n)
+		if ok, refused := reads("OK"), reads("REFUSED"); ok != step.ok || refused != step.refused {
+			t.Errorf("%s taken, %s refused, want %s and %s", ok, refused, step.ok, step.refused)
+		}
+	}
+	if err := n.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // The port tells /metrics to whoever may ask for /healthz, also while the broker drains, and takes nothing.
 func TestMetricsAreReadOnly(t *testing.T) {
 	n := startTestNode(t, testSettings(t))
