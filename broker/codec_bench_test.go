@@ -119,11 +119,11 @@ func BenchmarkEncode(b *testing.B) {
 type rawCodec struct{ name string }
 
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil //nolint:forcetypeassert // nothing else is sent
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
 }
 
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize() //nolint:forcetypeassert // nothing else is received
+	*v.(*[]byte) = data.Materialize()
 	return nil
 }
 

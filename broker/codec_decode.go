@@ -215,7 +215,7 @@ func decodeHTTPRequest(of *fields, ours bool) *pb.HttpRequest {
 	switch {
 	case len(body) == 0:
 	case ours:
-		r.Body = body[:len(body):len(body)]
+		r.Body = slices.Clip(body)
 	default:
 		r.Body = bytes.Clone(body)
 	}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/mem"
@@ -152,8 +153,8 @@ func (w *writer) reply(m *pb.CallResponse) {
 	w.duration(7, m.GetElapsed())
 	w.text(6, m.GetDetail())
 	w.enum(5, int32(m.GetReason()))
-	for i := len(m.GetAttempts()) - 1; i >= 0; i-- {
-		w.attempt(4, m.GetAttempts()[i])
+	for _, a := range slices.Backward(m.GetAttempts()) {
+		w.attempt(4, a)
 	}
 	w.response(3, m.GetResponse())
 	w.enum(2, int32(m.GetEffect()))
@@ -175,8 +176,7 @@ func (w *writer) response(number protowire.Number, m *pb.HttpResponse) {
 }
 
 func (w *writer) headers(number protowire.Number, list []*pb.HttpHeader) {
-	for i := len(list) - 1; i >= 0; i-- {
-		m := list[i]
+	for _, m := range slices.Backward(list) {
 		if m == nil { // an empty one to the generated code
 			w.odd = true
 			return
