@@ -24,7 +24,7 @@ func stockCodec() encoding.CodecV2 { return encoding.GetCodecV2(proto.Name) }
 
 // Marshal writes a message.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if m, ok := v.(*pb.CallResponse); ok && m != nil {
+	if m, ok := v.(*pb.CallResponse); ok {
 		if out, ok := encodeReply(m, mem.DefaultBufferPool()); ok {
 			return out, nil
 		}
@@ -34,7 +34,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 
 // Unmarshal reads a message. Nothing of it stays in data, which grpc-go uses again.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if m, ok := v.(*pb.CallRequest); ok && m != nil && readRequest(data, m) {
+	if m, ok := v.(*pb.CallRequest); ok && readRequest(data, m) {
 		return nil
 	}
 	return c.stock.Unmarshal(data, v) //nolint:wrapcheck // grpc-go words it

@@ -3,7 +3,6 @@ package broker
 import (
 	"bytes"
 	"slices"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -14,9 +13,6 @@ import (
 
 // Tags as they stand on the wire: the number of a field, and how its value is written.
 const (
-	varint    = uint64(protowire.VarintType)
-	delimited = uint64(protowire.BytesType)
-
 	tagRequest          = 1<<3 | delimited
 	tagOperationID      = 2<<3 | delimited
 	tagRepeatSafety     = 3<<3 | varint
@@ -49,80 +45,6 @@ const (
 
 // manyHeaders is more than a request may have: what is refused anyway takes the memory it always took, bit by bit.
 const manyHeaders = 128
-
-// fields walks over the fields of one message. It stops at the end, and at whatever a plain serializer does not write: broken or
-// unknown encodings, a field given twice, repeated ones that do not stand in a row.
-type fields struct {
-	all      []byte
-	rest     []byte
-	repeated uint64 // field numbers, as bits
-	seen     uint64 // likewise
-	odd      bool   // it stopped before the end
-
-	// The field stopped at: its tag, where in all it begins and ends, its number or its bytes.
-	tag        uint64
-	start, end int
-	number     uint64
-	data       []byte
-}
-
-func walk(all []byte, repeated uint64) fields { return fields{all: all, rest: all, repeated: repeated} }
-
-func (f *fields) next() bool {
-	if len(f.rest) == 0 {
-		return false
-	}
-	tag, n := protowire.ConsumeVarint(f.rest)
-	if n < 0 || tag>>3 > 63 {
-		return f.stop()
-	}
-	bit := uint64(1) << (tag >> 3)
-	if f.seen&bit != 0 && (f.repeated&bit == 0 || f.tag != tag) {
-		return f.stop()
-	}
-	f.seen |= bit
-	f.start = f.end
-	f.tag = tag
-	value := f.rest[n:]
-	switch tag & 7 {
-	case varint:
-		f.number, n = protowire.ConsumeVarint(value)
-	case delimited:
-		f.data, n = protowire.ConsumeBytes(value)
-	default:
-		n = -1
-	}
-	if n < 0 {
-		return f.stop()
-	}
-	f.rest = value[n:]
-	f.end = len(f.all) - len(f.rest)
-	return true
-}
-
-func (f *fields) stop() bool {
-	f.odd = true
-	return false
-}
-
-// text is the field as a string of its own.
-func (f *fields) text(to *string) {
-	if !utf8.Valid(f.data) {
-		f.odd = true
-		return
-	}
-	*to = string(f.data)
-}
-
-// textIn is the field as a part of whole, which is f.all with offset bytes before it.
-func (f *fields) textIn(whole string, offset int, to *string) {
-	end := offset + f.end
-	s := whole[end-len(f.data) : end]
-	if !utf8.ValidString(s) {
-		f.odd = true
-	}
-	*to = s
-}
 
 // decodeRequest reports whether the request was read; if not, m holds a part of it and means nothing. When all is ours the body may
 // stay in it.
@@ -171,19 +93,6 @@ func decodeRequest(all []byte, ours bool, m *pb.CallRequest) bool {
 	return !f.odd
 }
 
-// run is where the occurrences of a repeated field stand, one after the other.
-type run struct {
-	start, end, count int
-}
-
-func (r *run) add(f *fields) {
-	if r.count == 0 {
-		r.start = f.start
-	}
-	r.end = f.end
-	r.count++
-}
-
 // decodeHTTPRequest reads the field of f, and tells f when it is odd. The URL has a string of its own, since parts of it are kept for
 // long, as the name of an upstream is; the headers share one, which goes with them.
 func decodeHTTPRequest(of *fields, ours bool) *pb.HttpRequest {
@@ -215,7 +124,7 @@ func decodeHTTPRequest(of *fields, ours bool) *pb.HttpRequest {
 	switch {
 	case len(body) == 0:
 	case ours:
-		r.Body = slices.Clip(body)
+		r.Body = slices.Clip(body) // what stands behind it is not to be written over
 	default:
 		r.Body = bytes.Clone(body)
 	}
@@ -269,11 +178,11 @@ func withHeaders(r *pb.HttpRequest, list []*pb.HttpHeader, headers []pb.HttpHead
 	for i := range list {
 		list[i] = &headers[i]
 	}
-	r.Headers = slices.Clip(list) // who appends must not write into the rest of the piece
+	r.Headers = list
 	return r
 }
 
-// decodeHeaders reads a run of headers into those that are made for them.
+// decodeHeaders reads a run of headers, which was walked before, into those that are made for them.
 func decodeHeaders(all []byte, to []*pb.HttpHeader) bool {
 	whole := string(all)
 	headers := walk(all, 1<<(tagHeaders>>3))
@@ -296,7 +205,7 @@ func decodeHeaders(all []byte, to []*pb.HttpHeader) bool {
 			return false
 		}
 	}
-	return !headers.odd
+	return true
 }
 
 // decodeLabels reads a run of labels, and tells of when it is odd.

@@ -390,7 +390,7 @@ func TestCodecLendsLargeBodies(t *testing.T) {
 // TestCodecBodyIsTheCallersOwn: appending to what was decoded writes over nothing.
 func TestCodecBodyIsTheCallersOwn(t *testing.T) {
 	in := usualRequest("http://example.com/")
-	in.Request.Body, in.OperationId = make([]byte, 40<<10), "op"
+	in.Request.Body, in.OperationId = make([]byte, 40<<10), "an operation of its own"
 	raw := marshal(t, in)
 	m := &pb.CallRequest{}
 	if !decodeRequest(raw, true, m) {
