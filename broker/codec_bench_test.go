@@ -57,7 +57,7 @@ func usualReply(body int) *pb.CallResponse {
 	}
 }
 
-func BenchmarkDecode(b *testing.B) {
+func BenchmarkCodecDecode(b *testing.B) {
 	bare, posting := get("http://api.example.com/orders/17?part=all"), usualRequest("http://api.example.com/orders")
 	posting.Request.Method, posting.Request.Body, posting.OperationId = "POST", bytes.Repeat([]byte("x"), 1024), "6f1c1d3e-7a52-4f07-9a41-0d5b8b1f3c55"
 	posting.Labels = map[string]string{"team": "orders", "job": "nightly"}
@@ -94,7 +94,7 @@ func frames(raw []byte) mem.BufferSlice {
 	return append(s, mem.SliceBuffer(raw))
 }
 
-func BenchmarkEncode(b *testing.B) {
+func BenchmarkCodecEncode(b *testing.B) {
 	for _, in := range []struct {
 		name string
 		body int
@@ -129,19 +129,19 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (c rawCodec) Name() string { return c.name }
 
-// BenchmarkRPC is a whole Call over a gRPC connection of loopback, the upstream in memory.
-func BenchmarkRPC(b *testing.B) {
+// BenchmarkCodecRPC is a whole Call over a gRPC connection of loopback, the upstream in memory.
+func BenchmarkCodecRPC(b *testing.B) {
 	for _, in := range []struct {
 		name string
 		body int
 	}{{"1KiB", 1 << 10}, {"40KiB", 40 << 10}} {
 		for _, c := range twoCodecs {
-			b.Run(in.name+"/"+c.name, func(b *testing.B) { benchmarkRPC(b, c.codec, in.body) })
+			b.Run(in.name+"/"+c.name, func(b *testing.B) { benchmarkCodecRPC(b, c.codec, in.body) })
 		}
 	}
 }
 
-func benchmarkRPC(b *testing.B, c encoding.CodecV2, body int) {
+func benchmarkCodecRPC(b *testing.B, c encoding.CodecV2, body int) {
 	b.Helper()
 	r := start(b, setup{codec: c, sender: senderFunc(func(context.Context, *call.Call) call.Result {
 		res := answered(200)
