@@ -12,6 +12,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -35,6 +36,7 @@ type setup struct {
 	limits     Limits
 	observer   *tracing.Observer // nil: one that counts nothing
 	listener   net.Listener      // nil: a port of loopback; else there is no client
+	codec      encoding.CodecV2  // nil: the server's own
 }
 
 // running is a broker on a real port of loopback, with a client.
@@ -70,7 +72,10 @@ func start(t testing.TB, s setup) *running {
 	r.service = NewCallService(CallConfig{
 		Engine: engine.New(s.sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1", Log: newLog(r.log), Limits: s.limits,
 	}, table)
-	r.server = NewServer(r.service, ServerConfig{Identities: s.identities, Log: newLog(r.log)})
+	if s.codec == nil {
+		s.codec = newCodec()
+	}
+	r.server = newServer(r.service, ServerConfig{Identities: s.identities, Log: newLog(r.log)}, s.codec)
 	served := make(chan error, 1) // receives one value, never closed
 	go func() { served <- r.server.Serve(l) }()
 	t.Cleanup(func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -67,6 +68,10 @@ type ServerConfig struct {
 
 // NewServer makes the server.
 func NewServer(calls *CallService, cfg ServerConfig) *Server {
+	return newServer(calls, cfg, newCodec())
+}
+
+func newServer(calls *CallService, cfg ServerConfig, c encoding.CodecV2) *Server {
 	s := &Server{calls: calls, health: health.NewServer(), access: &access{
 		gate: newGate(), calls: receptionOfCalls(calls.capacity.limits), strangers: receptionOfStrangers(),
 	}}
@@ -83,7 +88,7 @@ func NewServer(calls *CallService, cfg ServerConfig) *Server {
 			MaxConnectionIdle: maxConnIdle, MaxConnectionAge: maxConnAge, MaxConnectionAgeGrace: maxConnAgeGrace,
 			Time: pingEvery, Timeout: pingTimeout,
 		}),
-		grpc.InTapHandle(hangUps),
+		grpc.InTapHandle(hangUps), grpc.ForceServerCodecV2(c),
 		grpc.ChainStreamInterceptor(guarded, s.access.stream),
 		grpc.UnknownServiceHandler(unknown),
 	}

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 )
@@ -80,7 +79,7 @@ func readBody(w wire, head *messageHead, c encoding.Compressor, most int, into a
 		}
 	}
 	defer data.Free()
-	if err := encoding.GetCodecV2(proto.Name).Unmarshal(data, into); err != nil {
+	if err := newCodec().Unmarshal(data, into); err != nil {
 		return status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
 	}
 	return nil
