@@ -67,9 +67,13 @@ func (o *Observer) Begin(ctx context.Context, traceparent, tracestate string) (c
 		c.place.at = placeOf(parent)
 	} else {
 		// The RPC's own context may carry a span of the administrative interceptors: the caller's is the parent, or none.
-		_, c.span = o.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), rpcName, //nolint:spancheck // End or Refuse ends it
-			trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(rpcAttributes()...))
-		c.place.at = c.span.SpanContext()
+		_, span := o.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), rpcName, //nolint:spancheck // End or Refuse ends it
+			trace.WithSpanKind(trace.SpanKindServer))
+		c.place.at = span.SpanContext()
+		if span.IsRecording() { // else every sampler would say of the attempts what it said of their call, and nothing is built for them
+			span.SetAttributes(rpcAttributes()...)
+			c.span = span
+		}
 	}
 	c.spanID = c.place.at.SpanID()
 	c.traceID = c.place.at.TraceID().String()
