@@ -12,9 +12,9 @@ import (
 
 // endpoint wants an address the exporters can use. One that they would read otherwise than it was meant is refused: without a
 // scheme it would be a name of a resolver, and a user name and password would be left out without a word.
-func (e Environment) endpoint() error {
+func (s signal) endpoint() error {
 	const give = "give http://host:port or https://host:port"
-	name, value := e.otlp("ENDPOINT")
+	name, value := s.otlp("ENDPOINT")
 	u, err := url.Parse(value)
 	switch {
 	case err != nil: // which repeats the value
@@ -37,8 +37,8 @@ func (e Environment) endpoint() error {
 
 // headers checks name=value pairs, the value percent-encoded (OTLP exporter specification, after W3C Baggage). A broken pair is named
 // by its place: any part of it may be the secret.
-func (e Environment) headers() error {
-	name, value := e.otlp("HEADERS")
+func (s signal) headers() error {
+	name, value := s.otlp("HEADERS")
 	for i, pair := range strings.Split(value, ",") {
 		if strings.TrimSpace(pair) == "" {
 			continue
@@ -77,8 +77,8 @@ func printable(s string) bool {
 }
 
 // timeout may be 0: no limit but the one of OTEL_BSP_EXPORT_TIMEOUT.
-func (e Environment) timeout() error {
-	name, value := e.otlp("TIMEOUT")
+func (s signal) timeout() error {
+	name, value := s.otlp("TIMEOUT")
 	if value == "" {
 		return nil
 	}
@@ -88,8 +88,8 @@ func (e Environment) timeout() error {
 	return nil
 }
 
-func (e Environment) authorities() error {
-	name, file := e.otlp("CERTIFICATE")
+func (s signal) authorities() error {
+	name, file := s.otlp("CERTIFICATE")
 	if file == "" {
 		return nil
 	}
@@ -103,11 +103,11 @@ func (e Environment) authorities() error {
 	return nil
 }
 
-// clientCertificate checks the pair. Its halves are of one kind: the exporters join none for traces with one for all signals.
-func (e Environment) clientCertificate() error {
-	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
+// clientCertificate checks the pair. Its halves are of one kind: the exporters join none of a signal with one for all.
+func (s signal) clientCertificate() error {
+	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_" + s.name + "_", "OTEL_EXPORTER_OTLP_"} {
 		name, keyName := prefix+"CLIENT_CERTIFICATE", prefix+"CLIENT_KEY"
-		file, keyFile := e.value(name), e.value(keyName)
+		file, keyFile := s.value(name), s.value(keyName)
 		switch {
 		case file == "" && keyFile == "":
 			continue

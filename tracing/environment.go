@@ -18,21 +18,38 @@ func (e Environment) value(name string) string {
 	return strings.TrimSpace(v)
 }
 
-// otlp is the variable of an exporter's setting that is in force: the one for traces goes before the one for all signals.
-func (e Environment) otlp(setting string) (name, value string) {
-	name = "OTEL_EXPORTER_OTLP_TRACES_" + setting
-	if v := e.value(name); v != "" {
+// signal is the part of the telemetry that variables of an exporter are for: TRACES or METRICS.
+type signal struct {
+	Environment
+	name string
+}
+
+func (e Environment) traces() signal  { return signal{e, "TRACES"} }
+func (e Environment) metrics() signal { return signal{e, "METRICS"} }
+
+// otlp is the variable of an exporter's setting that is in force: the one for the signal goes before the one for all.
+func (s signal) otlp(setting string) (name, value string) {
+	name = "OTEL_EXPORTER_OTLP_" + s.name + "_" + setting
+	if v := s.value(name); v != "" {
 		return name, v
 	}
 	name = "OTEL_EXPORTER_OTLP_" + setting
-	return name, e.value(name)
+	return name, s.value(name)
 }
 
-// off: nothing is to be exported, and no other variable is looked at.
-func (e Environment) off() bool {
-	_, endpoint := e.otlp("ENDPOINT")
-	return endpoint == "" || strings.EqualFold(e.value("OTEL_SDK_DISABLED"), "true") ||
-		strings.EqualFold(e.value("OTEL_TRACES_EXPORTER"), "none")
+// off: nothing of the signal is to be exported, and no other variable of it is looked at.
+func (s signal) off() bool {
+	_, endpoint := s.otlp("ENDPOINT")
+	return endpoint == "" || strings.EqualFold(s.value("OTEL_SDK_DISABLED"), "true") || !s.wanted()
+}
+
+// wanted: spans unless they are switched off; metrics where they are asked for beside /metrics, which is always there.
+func (s signal) wanted() bool {
+	exporters := strings.ToLower(s.value("OTEL_" + s.name + "_EXPORTER"))
+	if s.name == "METRICS" {
+		return slices.Contains(strings.FieldsFunc(exporters, func(r rune) bool { return r == ',' || r == ' ' }), "otlp")
+	}
+	return exporters != "none"
 }
 
 // The bounds of what is a number. A queue is memory that is taken at once; a time beyond a day is a slip.
@@ -44,16 +61,21 @@ const (
 // check reads every documented variable as the SDK will, and tells all that are broken. The SDK itself starts with another value than
 // the one it was given, logs the value, which may be a secret, or panics. So no error here repeats the value of an endpoint or of
 // headers.
-func (e Environment) check() error {
+func (s signal) check() error {
+	if s.name == "METRICS" {
+		const temporality = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+		return errors.Join(
+			s.collector(),
+			s.choice(temporality, strings.ToLower(s.value(temporality)), "cumulative", "delta", "lowmemory"),
+			s.number("OTEL_METRIC_EXPORT_INTERVAL", maxMilliseconds),
+			s.number("OTEL_METRIC_EXPORT_TIMEOUT", maxMilliseconds),
+			s.resource(),
+		)
+	}
+	e := s.Environment
 	return errors.Join(
 		e.choice("OTEL_TRACES_EXPORTER", strings.ToLower(e.value("OTEL_TRACES_EXPORTER")), "otlp", "none"),
-		e.endpoint(),
-		e.choiceOTLP("PROTOCOL", "grpc", "http/protobuf"),
-		e.headers(),
-		e.choiceOTLP("COMPRESSION", "none", "gzip"),
-		e.timeout(),
-		e.authorities(),
-		e.clientCertificate(),
+		s.collector(),
 		e.choice("OTEL_TRACES_SAMPLER", strings.ToLower(e.value("OTEL_TRACES_SAMPLER")), "always_on", "always_off", "traceidratio",
 			"parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"),
 		e.ratio("OTEL_TRACES_SAMPLER_ARG"),
@@ -65,6 +87,19 @@ func (e Environment) check() error {
 	)
 }
 
+// collector checks what tells where a signal goes, and how.
+func (s signal) collector() error {
+	return errors.Join(
+		s.endpoint(),
+		s.choiceOTLP("PROTOCOL", "grpc", "http/protobuf"),
+		s.headers(),
+		s.choiceOTLP("COMPRESSION", "none", "gzip"),
+		s.timeout(),
+		s.authorities(),
+		s.clientCertificate(),
+	)
+}
+
 func (Environment) choice(name, value string, choices ...string) error {
 	if value == "" || slices.Contains(choices, value) {
 		return nil
@@ -73,9 +108,9 @@ func (Environment) choice(name, value string, choices ...string) error {
 	return fmt.Errorf("%s %q: give %s or %s", name, value, strings.Join(choices[:last], ", "), choices[last])
 }
 
-func (e Environment) choiceOTLP(setting string, choices ...string) error {
-	name, value := e.otlp(setting)
-	return e.choice(name, value, choices...)
+func (s signal) choiceOTLP(setting string, choices ...string) error {
+	name, value := s.otlp(setting)
+	return s.choice(name, value, choices...)
 }
 
 func (e Environment) ratio(name string) error {

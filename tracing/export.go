@@ -2,8 +2,11 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -17,31 +20,66 @@ import (
 // variable that is broken is an error, which names all that are and holds no secret. The endpoint need not be there: spans wait in a
 // bounded queue and are dropped when it is full. log hears of every span that is lost. It counts in every case, for Scrape.
 func New(ctx context.Context, env Environment, version string, log *slog.Logger) (*Observer, error) {
-	lost := &losses{}
-	m, err := newMeter(version, lost)
+	var wrong []error
+	for _, s := range []signal{env.traces(), env.metrics()} {
+		if !s.off() {
+			wrong = append(wrong, s.check())
+		}
+	}
+	if err := once(wrong); err != nil {
+		return nil, err
+	}
+	var res *resource.Resource
+	if !env.traces().off() || !env.metrics().off() {
+		var err error
+		if res, err = whoWeAre(ctx, version); err != nil {
+			return nil, err
+		}
+	}
+	o, lost := &Observer{}, &losses{}
+	if s := env.traces(); !s.off() {
+		name, protocol := s.otlp("PROTOCOL")
+		out, err := newExporter(ctx, protocol)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", name, protocol, err)
+		}
+		o = newObserver(out, res, env.numberOr("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize), lost, log)
+	}
+	readers, err := metricReaders(ctx, env.metrics(), res, log)
 	if err != nil {
 		return nil, err
 	}
-	if env.off() {
-		return &Observer{meter: m}, nil
+	o.meter, err = newMeter(version, lost, readers...)
+	return o, err
+}
+
+// once joins errors, each once: two signals may have the same broken variable in force.
+func once(all []error) error {
+	var lines []string
+	for _, err := range all {
+		if err == nil {
+			continue
+		}
+		for line := range strings.Lines(err.Error()) {
+			if line = strings.TrimSuffix(line, "\n"); !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
 	}
-	if err := env.check(); err != nil {
-		return nil, err
+	if len(lines) == 0 {
+		return nil
 	}
-	name, protocol := env.otlp("PROTOCOL")
-	out, err := newExporter(ctx, protocol)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", name, protocol, err)
-	}
-	// Of the attributes of the environment the name wins over ours, as OTEL_SERVICE_NAME should.
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// whoWeAre is the resource. Of the attributes of the environment the name wins over ours, as OTEL_SERVICE_NAME should.
+func whoWeAre(ctx context.Context, version string) (*resource.Resource, error) {
 	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "sallyport"), attribute.String("service.version", version)), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	o := newObserver(out, res, env.numberOr("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize), lost, log)
-	o.meter = m
-	return o, nil
+	return res, nil
 }
 
 // newObserver puts the queue between the spans and the exporter. Its times and the sampler come from OTEL_BSP_* and
@@ -71,12 +109,20 @@ const (
 // Close exports what is left, for a short while, and for a shorter one from the moment at which ctx ends. It returns after every
 // export has ended.
 func (o *Observer) Close(ctx context.Context) error {
-	if o.provider == nil {
-		return nil
-	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(hurriedTime, cancel) })()
+	// Both at once: a collector that hangs must not have the time twice.
+	measured := make(chan error, 1) // receives one value, is never closed
+	go func() { measured <- o.meter.close(last) }()
+	err := o.closeSpans(last)
+	return errors.Join(err, <-measured)
+}
+
+func (o *Observer) closeSpans(last context.Context) error {
+	if o.provider == nil {
+		return nil
+	}
 	if err := o.provider.Shutdown(last); err != nil {
 		// The SDK stops waiting, and leaves its export running: it ends with the exporter, at once when the time is already up.
 		o.exporter.abort(last)

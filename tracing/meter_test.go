@@ -103,7 +103,7 @@ func TestScrapeIsBounded(t *testing.T) {
 			sent := row.rise(t, o)
 			text := scrape(t, o, asText)
 			families := parsed(t, text)
-			if made := values(families["http_client_request_duration_seconds"], "http_request_method"); slices.Contains(made, "MADE-UP") || !slices.Contains(made, "_OTHER") {
+			if made := values(families["http_client_request_duration_seconds"], "http_request_method"); slices.Contains(made, "MADE-UP") || row.ways > 1 && !slices.Contains(made, "_OTHER") {
 				t.Errorf("methods %v", made)
 			}
 			for name, f := range families {
