@@ -67,7 +67,7 @@ func (o *Observer) Begin(ctx context.Context, traceparent, tracestate string) (c
 		c.place.at = placeOf(parent)
 	} else {
 		// The RPC's own context may carry a span of the administrative interceptors: the caller's is the parent, or none.
-		_, span := o.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), rpcName, //nolint:spancheck // End or Refuse ends it
+		_, span := o.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), rpcName,
 			trace.WithSpanKind(trace.SpanKindServer))
 		c.place.at = span.SpanContext()
 		if span.IsRecording() { // else every sampler would say of the attempts what it said of their call, and nothing is built for them
