@@ -95,8 +95,10 @@ func (t *Transport) waitForRoom(ctx context.Context, at place, a *call.Attempt) 
 	case <-at.changed:
 	case <-at.group.wake:
 	case <-timer.C:
-		return failed, false
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil || !time.Now().Before(a.Deadline) {
+		at.group.pass() // it may have been told, and is of no use any more
 		return failed, false
 	}
 	return call.Result{}, true

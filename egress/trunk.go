@@ -28,6 +28,12 @@ func newTrunk(g *group, l link) *trunk {
 	return &trunk{group: g, raw: l.raw, wire: w, http: h2.New(w, g.wake)}
 }
 
+// dead: it takes no attempt ever again.
+func (tk *trunk) dead() bool {
+	limit, _ := tk.http.Limit()
+	return limit < 0
+}
+
 // quiet is how long nothing was on it and nothing came.
 func (tk *trunk) quiet(now time.Time) time.Duration {
 	return min(now.Sub(tk.idleSince), now.Sub(tk.wire.made)-time.Duration(tk.wire.heard.Load()))

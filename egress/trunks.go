@@ -101,12 +101,12 @@ func (p *trunks) findLocked(key groupKey, maxIdle time.Duration, now time.Time) 
 	at = place{group: g}
 	busy, growing := 0, false
 	for _, tk := range g.trunks {
-		limit := tk.http.Limit()
+		limit, said := tk.http.Limit()
 		switch {
 		case limit < 0:
 			continue
 		case tk.inUse >= limit:
-			growing = growing || limit == 0 || !tk.http.Greeted() // it may take more any moment, without a new connection
+			growing = growing || limit == 0 || !said // it may take more any moment, without a new connection
 		case maxIdle > 0 && (tk.inUse > 0 || tk.quiet(now) < maxIdle):
 			return tk.takeLocked(at, now), nil
 		}
@@ -203,7 +203,7 @@ func (p *trunks) release(tk *trunk) {
 		tk.idleSince = now
 		if !tk.kept {
 			idle = []*trunk{tk}
-		} else if tk.http.Limit() < 0 || p.total > trunksIdle {
+		} else if tk.dead() || p.total > trunksIdle {
 			idle = p.removeLocked(g, func(old *trunk) bool { return old == tk })
 		}
 	}

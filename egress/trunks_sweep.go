@@ -7,7 +7,7 @@ func (p *trunks) sweep(now time.Time) {
 	for _, g := range p.all() {
 		life := p.life.of(g.key.origin, false, now)
 		p.mu.Lock()
-		dead := p.removeLocked(g, func(tk *trunk) bool { return tk.http.Limit() < 0 && tk.inUse == 0 })
+		dead := p.removeLocked(g, func(tk *trunk) bool { return tk.dead() && tk.inUse == 0 })
 		old := p.removeLocked(g, func(tk *trunk) bool { return tk.inUse == 0 && tk.quiet(now) >= life })
 		if len(g.trunks) == 0 && g.dial == nil && g.waiting == 0 && !now.Before(g.plain) {
 			delete(p.groups, g.key)

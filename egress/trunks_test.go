@@ -231,8 +231,8 @@ func TestServersThatChooseHTTP1AreAskedSideBySide(t *testing.T) {
 	}, func(t *testing.T, b *trunkBubble) {
 		t.Helper()
 		begin := time.Now()
-		for range 2 {
-			for _, r := range b.burst(t, 20, "GET") {
+		for _, n := range []int{20, 10} {
+			for _, r := range b.burst(t, n, "GET") {
 				want(t, r, call.EvidenceAnswered, call.FailureNone)
 				if r.Protocol != "HTTP/1.1" {
 					t.Errorf("%s", r.Protocol)

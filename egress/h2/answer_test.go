@@ -249,7 +249,7 @@ func TestFramesThatBreakTheConnection(t *testing.T) {
 				if f := p.want(http2.FrameGoAway); f.code != row.code {
 					t.Errorf("the peer was told %v, want %v", f.code, row.code)
 				}
-				if _, open := <-p.in; open || c.Limit() != -1 {
+				if _, open := <-p.in; open || limit(c) != -1 {
 					t.Error("the connection goes on")
 				}
 				o := <-send(t.Context(), c, get(), roomy())

@@ -38,8 +38,7 @@ type Conn struct {
 	wake    chan struct{}  // tells the writer that there is something to do; holds one, is never closed
 	running sync.WaitGroup // reader and writer
 
-	limit   atomic.Int32 // see Limit
-	greeted atomic.Bool  // the peer's SETTINGS are here
+	limit atomic.Int32 // see Limit: twice the number, and 1 once the peer's SETTINGS are here; less than 0: none ever again
 
 	reading // the reader's own
 
@@ -49,6 +48,7 @@ type Conn struct {
 	queue   []*stream          // those with something to write, in turn; the ones without a number are not open yet
 	nextID  uint32
 	peerMax uint32 // how many streams the peer takes
+	greeted bool   // its SETTINGS are here
 	// why is the end of the connection, nil while it lives; leaving: the writer has a last word to write and closes then.
 	why     *Error
 	leaving bool
@@ -75,7 +75,7 @@ func New(c net.Conn, roomier chan<- struct{}) *Conn {
 		streams: make(map[uint32]*stream), nextID: 1, peerMax: streamsMost,
 		recvWindow: connWindow,
 	}
-	cn.limit.Store(1)
+	cn.limit.Store(1 << 1)
 	cn.source = source{Conn: c}
 	cn.in = http2.NewFramer(nil, bufio.NewReaderSize(&cn.source, inBytes))
 	cn.in.SetMaxReadFrameSize(frameBytes) // what we announce by saying nothing
@@ -98,12 +98,15 @@ func New(c net.Conn, roomier chan<- struct{}) *Conn {
 	return cn
 }
 
-// Limit is how many streams may be open at once; -1 when it takes no new one ever again. Before the peer has said how many it takes it
-// is 1, so that a burst on a fresh connection is not refused by a peer that takes few (see [Conn.Greeted]).
-func (c *Conn) Limit() int { return int(c.limit.Load()) }
-
-// Greeted reports whether the peer's SETTINGS are here, and with them what it takes.
-func (c *Conn) Greeted() bool { return c.greeted.Load() }
+// Limit is how many streams may be open at once, and whether that is the peer's own word; -1 when it takes no new one ever again. Before
+// its SETTINGS are here it is 1, so that a burst on a fresh connection is not refused by a peer that takes few.
+func (c *Conn) Limit() (streams int, said bool) {
+	limit := c.limit.Load()
+	if limit < 0 {
+		return -1, true
+	}
+	return int(limit >> 1), limit&1 != 0
+}
 
 // Close ends the connection at once, with whatever is on it, and waits for its goroutines.
 func (c *Conn) Close() {
@@ -190,8 +193,8 @@ func (c *Conn) judgeLocked() {
 	switch {
 	case c.why != nil, c.away != nil, c.stale, c.mute:
 		c.limit.Store(-1)
-	case c.greeted.Load():
-		c.limit.Store(int32(min(c.peerMax, streamsMost)))
+	case c.greeted:
+		c.limit.Store(int32(min(c.peerMax, streamsMost))<<1 | 1)
 	}
 }
 
@@ -240,6 +243,13 @@ type writingState struct {
 	writing    bool              // a Write is under way
 
 	window, peerWindow int64 // of the connection; that of a new stream
+}
+
+// Greeted reports whether the peer has said anything at all: its first frame are its SETTINGS.
+func (c *Conn) Greeted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.greeted
 }
 
 // GoneAway reports whether the peer announced the end of the connection.

@@ -44,7 +44,7 @@ func (c *Conn) settingsLocked(f *http2.SettingsFrame) *Error {
 	if c.speaksLocked() {
 		must(c.frame.WriteSettingsAck())
 	}
-	c.greeted.Store(true)
+	c.greeted = true
 	c.judgeLocked()
 	return nil
 }

@@ -90,7 +90,7 @@ func TestResetsAndGoAwayAreToldApart(t *testing.T) {
 				fails(t, <-out, row.kind, row.text, row.begun, true)
 				synctest.Wait()
 				if !row.lives {
-					if c.Limit() != -1 {
+					if limit(c) != -1 {
 						t.Error("it would take another stream")
 					}
 					return
@@ -155,7 +155,7 @@ func TestGoAwayOnAnIdleConnectionEndsIt(t *testing.T) {
 		c, p := connect(t)
 		answers(t, c, p)
 		p.goAway(1, http2.ErrCodeNo)
-		if _, open := <-p.in; open || c.Limit() != -1 {
+		if _, open := <-p.in; open || limit(c) != -1 {
 			t.Error("it lives on")
 		}
 	})
@@ -229,7 +229,7 @@ func TestWriteThatFailsProvesWhatItSays(t *testing.T) {
 				ch.takes = row.takes
 				out := send(t.Context(), c, post([]byte("x")), roomy())
 				synctest.Wait()
-				if c.Limit() != -1 {
+				if limit(c) != -1 {
 					t.Error("it would take another stream")
 				}
 				_ = p.c.Close()
@@ -307,7 +307,7 @@ func TestAnswerCountsThoughTheWritingFailed(t *testing.T) {
 		if o := <-out; o.err != nil || o.Status != 413 || string(o.Body) != "big" {
 			t.Errorf("%v", o)
 		}
-		if c.Limit() != -1 {
+		if limit(c) != -1 {
 			t.Error("it would take another stream")
 		}
 	})

@@ -269,3 +269,9 @@ func answers(t *testing.T, c *h2.Conn, p *peer) {
 		t.Errorf("the connection does not serve any more: %v", o.err)
 	}
 }
+
+// limit is how many streams a connection takes.
+func limit(c *h2.Conn) int {
+	n, _ := c.Limit()
+	return n
+}

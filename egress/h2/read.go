@@ -104,12 +104,12 @@ func (c *Conn) arrivedLocked(f http2.Frame) *Error {
 }
 
 func (c *Conn) takeOther(f http2.Frame) (why *Error) {
-	limit, greeted := c.limit.Load(), c.greeted.Load()
+	limit := c.limit.Load()
 	c.mu.Lock()
 	defer func() {
 		c.mu.Unlock()
 		c.hurry()
-		if c.limit.Load() != limit || c.greeted.Load() != greeted {
+		if c.limit.Load() != limit {
 			c.announce()
 		}
 	}()

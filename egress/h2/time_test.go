@@ -151,7 +151,7 @@ func TestWhatWasNotWrittenYetIsNotSent(t *testing.T) {
 		cancel()
 		fails(t, <-second, h2.Cancelled, "the attempt was cancelled", false, false)
 		fails(t, <-third, h2.Timeout, "no complete answer within the attempt's time", false, false)
-		if c.Limit() != -1 {
+		if limit(c) != -1 {
 			t.Error("a connection that takes nothing would be used again")
 		}
 		close(ch.hang)
@@ -198,8 +198,8 @@ func TestSilentConnectionTakesNobodyNew(t *testing.T) {
 				c, p, _ := connectChoked(t)
 				row.play(t, c, p)
 				synctest.Wait()
-				if (c.Limit() == -1) != row.ends {
-					t.Errorf("limit %d", c.Limit())
+				if (limit(c) == -1) != row.ends {
+					t.Errorf("limit %d", limit(c))
 				}
 			})
 		})
