@@ -96,6 +96,7 @@ func TestRetryStormIsBoundedByTheBudget(t *testing.T) {
 		p := worked(t)
 		p.Retry.MaxAttempts = 5
 		p.Breaker.ConsecutiveFailures, p.Breaker.MinRequests = 0, 1_000_000
+		p.Concurrency = policy.Concurrency{} // no limit: a thousand at once on a busy machine would meet it before the budget
 		p.Budget.Window = &policy.BudgetWindow{Ratio: 0.2, Period: 10 * time.Second}
 		p.Budget.TokenBucket = nil
 		var mu sync.Mutex
