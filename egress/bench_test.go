@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -19,7 +20,7 @@ import (
 // BenchmarkRoundTrip is one attempt on a connection that has served before: alone, and with the kernel and a server on the same machine
 // which does no more than it must.
 func BenchmarkRoundTrip(b *testing.B) {
-	b.Run("HTTP/1.1 alone", func(b *testing.B) {
+	b.Run("HTTP1 alone", func(b *testing.B) {
 		tr := newTransport(b, func(cfg *Config) {
 			cfg.Dial = func(context.Context, string, netip.AddrPort, func(netip.AddrPort) error) (net.Conn, error) {
 				client, _ := net.Pipe()
@@ -28,21 +29,35 @@ func BenchmarkRoundTrip(b *testing.B) {
 		})
 		sendAgain(b, tr, loopback(b), newCall(b, "POST", "http://127.0.0.1:8080/v1/charges", `{"amount":1}`))
 	})
-	b.Run("HTTP/1.1", func(b *testing.B) {
+	b.Run("HTTP1", func(b *testing.B) {
 		u := newUpstream(b, curt)
 		sendAgain(b, newTransport(b, nil), loopback(b), newCall(b, "POST", u.url("/v1/charges"), `{"amount":1}`))
 	})
 	a := newAuthority(b)
 	for _, row := range []struct {
+		name     string
 		alpn     string
 		protocol policy.Protocol
 		serve    func(int, net.Conn)
-	}{{alpnHTTP1, policy.ProtocolHTTP11, curt}, {alpnHTTP2, policy.ProtocolHTTP2, curt2}} {
-		b.Run(row.alpn+" over TLS", func(b *testing.B) {
+	}{{"HTTP1", alpnHTTP1, policy.ProtocolHTTP11, curt}, {"HTTP2", alpnHTTP2, policy.ProtocolHTTP2, curt2}} {
+		b.Run(row.name+" over TLS", func(b *testing.B) {
 			u := newUpstream(b, overTLS(&tls.Config{Certificates: []tls.Certificate{a.server(b, nil)}, NextProtos: []string{row.alpn}}, row.serve))
 			p := a.trusting(b)
 			p.Attempt.Protocols = []policy.Protocol{row.protocol}
-			sendAgain(b, newTransport(b, nil), p, newCall(b, "POST", secure(u, "/v1/charges"), `{"amount":1}`))
+			c := newCall(b, "POST", secure(u, "/v1/charges"), `{"amount":1}`)
+			b.Run("one by one", func(b *testing.B) { sendAgain(b, newTransport(b, nil), p, c) })
+			b.Run("64 at once", func(b *testing.B) {
+				tr := newTransport(b, nil)
+				b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						if r := tr.Send(b.Context(), c, p, attempt()); r.Status != 200 {
+							b.Errorf("%s (%s)", r.Failure, r.Detail)
+						}
+					}
+				})
+			})
 		})
 	}
 }

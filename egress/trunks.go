@@ -14,6 +14,8 @@ const (
 	trunksMost = 64
 	// trunksIdle bounds the idle ones of the process; each holds two goroutines and some tens of KiB.
 	trunksIdle = 1024
+	// groupsMost bounds what is remembered of servers without HTTP/2: beyond it each is asked anew.
+	groupsMost = 10_000
 	// plainFor is how long a server that chose HTTP/1.1 is believed to choose it again.
 	plainFor = time.Minute
 )
@@ -159,6 +161,7 @@ func (p *trunks) add(tk *trunk, at place) place {
 		g.plain = time.Time{}
 	}
 	p.mu.Unlock()
+	p.learn(idle)
 	end(idle)
 	return at
 }

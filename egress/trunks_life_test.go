@@ -209,21 +209,36 @@ func TestSilentTrunkIsNotUsedAgain(t *testing.T) {
 
 // TestIdleCloseOfTrunksIsLearned: a server that closes idle connections without a word after ten seconds.
 func TestIdleCloseOfTrunksIsLearned(t *testing.T) {
-	inTrunkBubble(t, func(st *stream) {
-		st.ok()
-		time.Sleep(10 * time.Second)
-		_ = st.c.Close()
-	}, nil, func(t *testing.T, b *trunkBubble) {
-		t.Helper()
-		b.ok(t, "GET")
-		time.Sleep(12 * time.Second)
-		if n := b.open.Load(); n != 0 {
-			t.Errorf("%d connections are open", n)
-		}
-		if l := b.tr.pool.life.of("https://127.0.0.1:8443", false, time.Now()); l != 9*time.Second {
-			t.Errorf("life %v, want nine seconds", l)
-		}
-	})
+	for name, next := range map[string]func(t *testing.T, b *trunkBubble){
+		"by the sweep": func(*testing.T, *trunkBubble) { time.Sleep(2 * time.Second) },
+		"by the next attempt": func(t *testing.T, b *trunkBubble) {
+			t.Helper()
+			if b.ok(t, "GET").Reused {
+				t.Error("the dead connection was used")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTrunkBubble(t, func(st *stream) {
+				st.ok()
+				if st.n == 1 {
+					time.Sleep(10500 * time.Millisecond)
+					_ = st.c.Close()
+				}
+			}, nil, func(t *testing.T, b *trunkBubble) {
+				t.Helper()
+				b.ok(t, "GET")
+				time.Sleep(10600 * time.Millisecond)
+				if n := b.open.Load(); n != 0 {
+					t.Errorf("%d connections are open", n)
+				}
+				next(t, b)
+				if l := b.tr.pool.life.of("https://127.0.0.1:8443", false, time.Now()); l != 9450*time.Millisecond {
+					t.Errorf("life %v, want a tenth less than it lived", l)
+				}
+			})
+		})
+	}
 }
 
 // TestDyingTrunkIsProofOfNothing: the server's close and a request cross on the way, and unsafe operations keep away from such

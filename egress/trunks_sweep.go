@@ -9,28 +9,28 @@ func (p *trunks) sweep(now time.Time) {
 		p.mu.Lock()
 		dead := p.removeLocked(g, func(tk *trunk) bool { return tk.dead() && tk.inUse == 0 })
 		old := p.removeLocked(g, func(tk *trunk) bool { return tk.inUse == 0 && tk.quiet(now) >= life })
-		if len(g.trunks) == 0 && g.dial == nil && g.waiting == 0 && !now.Before(g.plain) {
+		unused := len(g.trunks) == 0 && g.dial == nil && g.waiting == 0
+		if unused && (!now.Before(g.plain) || len(p.groups) > groupsMost) {
 			delete(p.groups, g.key)
 		}
 		p.mu.Unlock()
-		for _, tk := range dead {
-			p.learn(tk)
-		}
+		p.learn(dead)
 		end(dead)
 		end(old)
 	}
 }
 
-// learn takes the lesson of a trunk that its server ended while it was idle. A GOAWAY is none: it told in time, whatever its reason, and
-// this side ended the trunk.
-func (p *trunks) learn(tk *trunk) {
-	ended := tk.wire.ended.Load()
-	if ended == 0 {
-		return
-	}
-	idle := tk.wire.made.Add(time.Duration(ended)).Sub(tk.idleSince)
-	if idle > 0 {
-		p.life.died(tk.group.key.origin, idle, idle)
+// learn takes the lesson of trunks that their servers ended while they were idle. A GOAWAY is none: it told in time, whatever its
+// reason, and this side ended the trunk.
+func (p *trunks) learn(idle []*trunk) {
+	for _, tk := range idle {
+		ended := tk.wire.ended.Load()
+		if ended == 0 {
+			continue // it lives, or this side ended it
+		}
+		if lived := tk.wire.made.Add(time.Duration(ended)).Sub(tk.idleSince); lived > 0 {
+			p.life.died(tk.group.key.origin, lived, lived)
+		}
 	}
 }
 

@@ -92,9 +92,8 @@ func New(c net.Conn, roomier chan<- struct{}) *Conn {
 	must(cn.frame.WriteSettings(
 		http2.Setting{ID: http2.SettingEnablePush, Val: 0}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: streamWindow}))
 	must(cn.frame.WriteWindowUpdate(0, connWindow-firstWindow))
-	cn.running.Add(2)
-	go cn.guarded(cn.read)
-	go cn.guarded(cn.write)
+	cn.running.Go(func() { cn.guarded(cn.read) })
+	cn.running.Go(func() { cn.guarded(cn.write) })
 	return cn
 }
 
@@ -117,7 +116,6 @@ func (c *Conn) Close() {
 
 // guarded runs reader or writer. A panic there belongs to the calls on this connection, not to the process.
 func (c *Conn) guarded(f func()) {
-	defer c.running.Done()
 	defer func() {
 		if v := recover(); v != nil {
 			c.mu.Lock()
