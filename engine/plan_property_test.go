@@ -20,6 +20,7 @@ func possible() []call.Result {
 	}
 	return []call.Result{
 		answer(200), answer(301), answer(302, call.Header{Name: "Location", Value: "/next"}),
+		answer(302, call.Header{Name: "Location", Value: "/later"}, call.Header{Name: "Retry-After", Value: "1"}),
 		answer(307, call.Header{Name: "Location", Value: "https://other.example.com/next"}), answer(404), answer(409), answer(422), answer(501), answer(502),
 		answer(503), answer(503, call.Header{Name: "Retry-After", Value: "1"}), answer(429, call.Header{Name: "Retry-After", Value: "0"}),
 		{Evidence: call.EvidenceNotSent, Failure: call.FailureConnect},
@@ -188,7 +189,7 @@ func (w *walk) listen(t *rapid.T, now time.Time, step *engine.Step) (engine.Even
 				evidence := rapid.SampledFrom([]call.Evidence{call.EvidenceNotSent, call.EvidenceSentNoResponse}).Draw(t, "cut at")
 				f.result = call.Result{Evidence: evidence, Failure: call.FailureCancelled}
 			}
-			w.flying[i].ends = now
+			w.flying[i].ends = earliest(w.flying[i].ends, now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "lingers"))*time.Millisecond))
 		}
 	}
 	first := slices.MinFunc(w.flying, func(a, b flying) int { return a.ends.Compare(b.ends) })
@@ -211,6 +212,13 @@ func succeeded(r *call.Result) bool { return r.Response != nil && r.Status < 400
 
 func (w *walk) gone(t *rapid.T, now time.Time) bool {
 	return now.Before(w.work) && rapid.IntRange(0, 9).Draw(t, "gone") == 0
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func latest(a, b time.Time) time.Time {

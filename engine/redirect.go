@@ -99,11 +99,14 @@ func (p *Plan) goOn(now time.Time, hop *call.Call) Step {
 	p.hops.hopping = true
 	p.hops.repeat = min(p.hops.repeat, p.repeat)
 	p.beside = beside{}
-	p.waited, p.holding = p.last().Decision.Wait, false
+	// The wait counts from the redirect, for which it was judged: what was in flight beside it may have taken a while to end.
+	a := p.last()
+	until := a.Start.Add(a.Duration).Add(a.Decision.Wait)
+	p.waited, p.holding = max(0, until.Sub(now)), false
 	if p.waited == 0 {
 		return p.admit(now)
 	}
-	return Step{Kind: StepWait, Until: now.Add(p.waited)}
+	return Step{Kind: StepWait, Until: until}
 }
 
 // hop is the request that a redirect asks for (RFC 9110 §15.4, and Fetch, HTTP-redirect fetch, for what browsers made of 301 and 302).

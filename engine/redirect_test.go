@@ -198,3 +198,24 @@ func TestHopsAreFirstAttemptsOfTheirOrigin(t *testing.T) {
 		ended(t, s.call(t.Context(), "one", "old.example.com", time.Minute), call.OutcomeRetriesExhausted, call.ReasonAttemptsExhausted, 3)
 	})
 }
+
+// A loser that is answered 503 when the call has gone on to another origin holds its own origin, and not that one.
+func TestLoserHoldsItsOwnOrigin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := hedged(t)
+		p.Redirects.MaxHops, p.Retry.Hold, p.Retry.HoldMax, p.Retry.RetryAfterMax = 1, true, time.Minute, time.Minute
+		s := newShop(t, p, senderFunc(func(ctx context.Context, c *call.Call, a call.Attempt) call.Result {
+			switch {
+			case c.Target.Host != "old.example.com":
+				return status(200)
+			case a.Kind == call.KindHedge:
+				return location(302, "https://new.example.com/")
+			}
+			<-ctx.Done() // the answer comes as it is cancelled
+			return status(503, call.Header{Name: "Retry-After", Value: "30"})
+		}))
+		ended(t, s.call(t.Context(), "one", "old.example.com", time.Minute), call.OutcomeSuccess, call.ReasonSuccess, 3)
+		ended(t, s.call(t.Context(), "one", "new.example.com", time.Second), call.OutcomeSuccess, call.ReasonSuccess, 1)
+		ended(t, s.call(t.Context(), "one", "old.example.com", time.Second), call.OutcomeThrottled, call.ReasonOriginHeld, 0)
+	})
+}

@@ -273,12 +273,12 @@ func (r *run) send(ctx context.Context, step *Step) Step {
 // landed tells plan and all that is shared how an attempt went. The slot was held until now, when the attempt's resources are free.
 func (r *run) landed(ctx context.Context, number uint32, held *taken, result *call.Result) Step {
 	now := time.Now()
-	a := r.plan.attempt(number)
+	a, asked := r.plan.attempt(number), r.plan.call // the plan may go on to another request
 	if move, ok := held.ticket.Settle(now, breakerResult(result, now.Sub(a.Start)), rand.Float64()); ok {
 		r.notice(ctx, Notice{What: WhatMove, Move: move})
 	}
 	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Number: number, Result: result})
-	r.tell(ctx, now, a.Start, result)
+	r.tell(ctx, now, asked, a.Start, result)
 	held.slot.Release() // only now: who waits for it must see the hold
 	*held = taken{}
 	if step.Kind == StepWithdraw {
@@ -288,8 +288,8 @@ func (r *run) landed(ctx context.Context, number uint32, held *taken, result *ca
 	return step
 }
 
-// tell lets budget, hedging and holds know what the plan made of a result.
-func (r *run) tell(ctx context.Context, now, started time.Time, result *call.Result) {
+// tell lets budget, hedging and holds know what the plan made of a result of that request.
+func (r *run) tell(ctx context.Context, now time.Time, asked *call.Call, started time.Time, result *call.Result) {
 	told := r.plan.told
 	if h := r.origin.hedging; h != nil && r.plan.hops.followed == 0 && r.plan.hedgeable() {
 		h.learn(now, now.Sub(started), told)
@@ -301,9 +301,9 @@ func (r *run) tell(ctx context.Context, now, started time.Time, result *call.Res
 		r.origin.budget.Failed(now)
 	}
 	if told.hold > 0 {
-		key := holdKey{origin: r.plan.call.Target.Origin}
+		key := holdKey{origin: asked.Target.Origin}
 		if result.Status == 429 {
-			key.credential = credentialOf(r.plan.call, r.policy)
+			key.credential = credentialOf(asked, r.policy)
 		}
 		if r.origins.holds.hold(now, key, now.Add(told.hold)) {
 			r.notice(ctx, Notice{What: WhatHold, Wait: told.hold, Credential: key.credential != ""})
