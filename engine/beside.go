@@ -25,24 +25,20 @@ type beside struct {
 	ending ending
 }
 
-// hedgeable: the call's first request may be hedged. The policy lists the method, or a key makes two requests one operation; the caller did not forbid a second send, and
-// the body can be sent twice.
+// hedgeable: the call's request may be hedged. The policy lists the method, or a key makes two requests one operation; the caller did
+// not forbid a second send, and the body can be sent twice.
 func (p *Plan) hedgeable() bool {
 	h := &p.policy.Hedge
-	if !h.Enabled || h.MaxHedges == 0 || p.asked.RepeatSafety == call.RepeatSafetyNever {
-		return false
-	}
-	if !p.policy.Keyed(p.asked) && !slices.Contains(h.Methods, p.asked.Method) {
-		return false
-	}
-	size := len(p.asked.Body)
-	return size == 0 || !p.asked.SingleUseBody && uint64(size) <= p.policy.Body.ReplayBytes
+	return h.Enabled && h.MaxHedges > 0 && p.call.RepeatSafety != call.RepeatSafetyNever && p.bodyTwice() &&
+		(p.keyed || slices.Contains(h.Methods, p.call.Method))
 }
 
-// mayHedge: one more attempt is allowed and useful now, whatever is shared says. What an attempt that has failed forbids, or asks to wait
-// for, holds for a hedge as for a repeat.
+// mayHedge: one more attempt is allowed and useful now, whatever is shared says. What an attempt that has failed forbids, or asks to
+// wait for, holds for a hedge as for a repeat.
 func (p *Plan) mayHedge(now time.Time) bool {
-	return p.beside.bar == call.ReasonUnspecified && !now.Before(p.beside.notBefore) && p.beside.allowed && p.beside.hedges < p.policy.Hedge.MaxHedges && p.counted < p.maxAttempts && p.inTime(now) &&
+	b := &p.beside
+	return b.allowed && b.hedges < p.policy.Hedge.MaxHedges && b.bar == call.ReasonUnspecified && !now.Before(b.notBefore) &&
+		p.counted < p.maxAttempts && p.inTime(now) &&
 		(!p.keyed || !now.After(p.attempts[0].Start.Add(p.policy.Idempotency.KeyTTL)))
 }
 

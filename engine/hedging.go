@@ -92,7 +92,8 @@ func (r *run) takeHedge(ctx context.Context, now time.Time) call.Reason {
 		return call.ReasonBudgetExhausted
 	}
 	const noWait = 0
-	if r.taken.slot, _, err = r.origin.bulkhead.Enter(now, r.plan.call.Caller, bulkhead.Criticality(r.plan.call.Criticality), noWait); err != nil {
+	c := r.plan.call
+	if r.taken.slot, _, err = r.origin.bulkhead.Enter(now, c.Caller, bulkhead.Criticality(c.Criticality), noWait); err != nil {
 		return call.ReasonConcurrencyLimit
 	}
 	if err = r.ticket(ctx, now); err != nil {

@@ -30,7 +30,7 @@ type Plan struct {
 	attempts   []call.Attempt
 	room       [1]call.Attempt // for most calls enough
 	judged     int             // the place of the attempt that was judged last
-	counted    uint32          // attempts that count against maxAttempts: all but a free resend
+	counted    uint32          // attempts that count against maxAttempts: all but a free resend and the hops
 	freeSpent  bool            // the one free resend of the call was used
 	free       bool            // the next attempt is the free resend
 	planned    call.Decision   // the repeat that waits for a token
@@ -58,17 +58,23 @@ func NewPlan(c *call.Call, p *policy.Effective, g *guard.Guard, rnd func() float
 
 // prepare makes a new plan in place.
 func (p *Plan) prepare(c *call.Call, effective *policy.Effective, g *guard.Guard, rnd func() float64) {
-	p.asked, p.call, p.policy, p.guard, p.rnd = c, c, effective, g, rnd
+	p.asked, p.policy, p.guard, p.rnd = c, effective, g, rnd
+	p.ask(c)
 	p.work = workDeadline(c, &effective.Deadline)
 	p.maxAttempts = effective.Retry.MaxAttempts
 	if c.MaxAttempts != 0 {
 		p.maxAttempts = min(p.maxAttempts, c.MaxAttempts)
 	}
-	p.safe, p.keyed, p.repeat = call.Safe(c.Method), effective.Keyed(c), effective.Repeatability(c)
 	p.effect = call.EffectNone
 	p.attempts = p.room[:0]
 	p.beside.allowed = p.hedgeable()
 	p.hops.repeat = p.repeat
+}
+
+// ask makes c the request from now on.
+func (p *Plan) ask(c *call.Call) {
+	p.call = c
+	p.safe, p.keyed, p.repeat = call.Safe(c.Method), p.policy.Keyed(c), p.policy.Repeatability(c)
 }
 
 // Next takes what happened at now and gives the next step.
@@ -333,12 +339,17 @@ func (p *Plan) wait(now time.Time, reason call.Reason) Step {
 		asked, ok = max(asked, other), true
 	}
 	if ok {
-		if asked > p.policy.Retry.RetryAfterMax || !p.fits(now, asked) {
+		if p.tooLong(now, asked) {
 			return p.stop(now, call.OutcomeThrottled, call.ReasonRetryAfterTooLong)
 		}
 		wait = max(wait, p.spread(now, asked))
 	}
 	return p.again(now, reason, wait)
+}
+
+// tooLong: a server's delay is more than the policy or the call's time allows.
+func (p *Plan) tooLong(now time.Time, asked time.Duration) bool {
+	return asked > p.policy.Retry.RetryAfterMax || !p.fits(now, asked)
 }
 
 // spread is a server's delay and an extra, so that those it told to go away do not return together. Never early; the extra is cut to

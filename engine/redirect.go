@@ -79,7 +79,7 @@ func (p *Plan) follow(now time.Time, r *call.Result, hop *call.Call) Step {
 	}
 	wait := time.Duration(0)
 	if asked, ok := serverDelay(r, now); ok {
-		if asked > p.policy.Retry.RetryAfterMax || !p.fits(now, asked) {
+		if p.tooLong(now, asked) {
 			return p.stop(now, call.OutcomeThrottled, call.ReasonRetryAfterTooLong)
 		}
 		wait = p.spread(now, asked)
@@ -93,8 +93,7 @@ func (p *Plan) follow(now time.Time, r *call.Result, hop *call.Call) Step {
 
 // goOn makes the hop the call's request. What was decided of hedging was for the first one.
 func (p *Plan) goOn(now time.Time, hop *call.Call) Step {
-	p.call = hop
-	p.safe, p.keyed, p.repeat = call.Safe(hop.Method), p.policy.Keyed(hop), p.policy.Repeatability(hop)
+	p.ask(hop)
 	p.hops.followed++
 	p.hops.hopping = true
 	p.hops.repeat = min(p.hops.repeat, p.repeat)
@@ -136,21 +135,12 @@ func describesBody(name string) bool {
 
 // ownSecret: the field is for the first origin alone: credentials, by their name or by what the policy says, and the key.
 func (p *Plan) ownSecret(name string) bool {
-	if call.SameField(name, "Authorization") || call.SameField(name, "Cookie") || call.SameField(name, "Proxy-Authorization") ||
-		call.SameField(name, p.policy.Idempotency.Header) {
+	if call.SameField(name, "Cookie") || call.SameField(name, p.policy.Idempotency.Header) ||
+		slices.ContainsFunc(p.policy.Headers.Set, func(h call.Header) bool { return call.SameField(h.Name, name) }) ||
+		slices.ContainsFunc(p.policy.Credentials, func(c policy.Credential) bool { return call.SameField(c.Header, name) }) {
 		return true
 	}
-	for i := range p.policy.Headers.Set {
-		if call.SameField(p.policy.Headers.Set[i].Name, name) {
-			return true
-		}
-	}
-	for i := range p.policy.Credentials {
-		if call.SameField(p.policy.Credentials[i].Header, name) {
-			return true
-		}
-	}
-	name = strings.ToLower(name)
+	name = strings.ToLower(name) // of Authorization, too
 	return slices.ContainsFunc([]string{"key", "token", "secret", "auth", "password", "signature"},
 		func(word string) bool { return strings.Contains(name, word) })
 }

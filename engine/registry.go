@@ -114,8 +114,8 @@ func (s *registryShard[K, V]) unlinkLocked(e *entry[K, V]) {
 	e.prev.next, e.next.prev = e.next, e.prev
 }
 
-// all gives every key and value there is, a shard at a time, and lets others run between two shards. No lock is held meanwhile: a value that has
-// just been forgotten may be among them.
+// all gives every key and value there is, a shard at a time, and lets others run between two shards. No lock is held meanwhile: a
+// value that has just been forgotten may be among them.
 func (r *registry[K, V]) all() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		some := make([]*entry[K, V], 0, originsMax/shards+evictionLook)

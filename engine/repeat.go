@@ -98,9 +98,11 @@ func (p *Plan) safeToRepeat(r *call.Result) bool {
 
 // replayable: the body can be sent again (semantics.md §2.5). A body of which nothing was read yet always can.
 func (p *Plan) replayable(r *call.Result) bool {
+	return r.Evidence == call.EvidenceNotSent || p.bodyTwice()
+}
+
+// bodyTwice: the body may be read a second time.
+func (p *Plan) bodyTwice() bool {
 	size := len(p.call.Body)
-	if size == 0 || r.Evidence == call.EvidenceNotSent {
-		return true
-	}
-	return !p.call.SingleUseBody && uint64(size) <= p.policy.Body.ReplayBytes
+	return size == 0 || !p.call.SingleUseBody && uint64(size) <= p.policy.Body.ReplayBytes
 }
