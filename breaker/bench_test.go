@@ -10,7 +10,7 @@ import (
 )
 
 func BenchmarkAdmitSettle(b *testing.B) {
-	br := breaker.New(breaker.Default())
+	br := breaker.New(usual())
 	now := zero
 	a := patient("spiffe://example.com/ns/shop/sa/checkout")
 	b.ReportAllocs()
@@ -26,7 +26,7 @@ func BenchmarkAdmitSettle(b *testing.B) {
 
 // BenchmarkAmongMany is an origin with as many tickets outstanding as are told apart; the oldest is settled, which moves the most.
 func BenchmarkAmongMany(b *testing.B) {
-	br := breaker.New(breaker.Default())
+	br := breaker.New(usual())
 	now := zero
 	var tickets [256]breaker.Ticket
 	for i := range tickets {
@@ -43,7 +43,7 @@ func BenchmarkAmongMany(b *testing.B) {
 }
 
 func BenchmarkRefuse(b *testing.B) {
-	br := breaker.New(breaker.Default())
+	br := breaker.New(usual())
 	br.Force(breaker.ForcedOpen, zero)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -55,7 +55,7 @@ func BenchmarkRefuse(b *testing.B) {
 
 // BenchmarkExcuse is the dearest result: the percentile is sorted anew.
 func BenchmarkExcuse(b *testing.B) {
-	br := breaker.New(breaker.Default())
+	br := breaker.New(usual())
 	now := zero
 	for i := range 64 {
 		now = now.Add(time.Second)
@@ -76,7 +76,7 @@ func BenchmarkExcuse(b *testing.B) {
 
 // BenchmarkContention is one hot origin under 64 goroutines.
 func BenchmarkContention(b *testing.B) {
-	br := breaker.New(breaker.Default())
+	br := breaker.New(usual())
 	a := patient("spiffe://example.com/ns/shop/sa/checkout")
 	b.SetParallelism((64 + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
 	b.ReportAllocs()
@@ -111,7 +111,7 @@ func heapPer(breakers int, trimmed bool) uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for i := range held {
-		held[i] = breaker.New(breaker.Default())
+		held[i] = breaker.New(usual())
 		for n := range 40 {
 			now := zero.Add(time.Duration(n) * time.Second)
 			ticket, _ := held[i].Admit(now, patient("a"), 0)
@@ -145,7 +145,7 @@ func TestIdleBreakerStaysSmall(t *testing.T) {
 
 func TestAdmitAndSettleAllocateNothing(t *testing.T) {
 	for _, outstanding := range []int{1, 2} {
-		b := breaker.New(breaker.Default())
+		b := breaker.New(usual())
 		tickets := make([]breaker.Ticket, outstanding)
 		if n := testing.AllocsPerRun(1000, func() { settleTogether(b, tickets) }); n != 0 {
 			t.Errorf("%v allocations with %d outstanding", n, outstanding)

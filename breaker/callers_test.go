@@ -8,7 +8,7 @@ import (
 )
 
 func TestOneCallersPoisonClosesNobodyElsesDoor(t *testing.T) {
-	c := breaker.Default()
+	c := usual()
 	c.MinRequests = 10
 	b := breaker.New(c)
 	for i := range 20 {

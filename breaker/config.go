@@ -43,23 +43,6 @@ type Config struct {
 	TimeoutFloor time.Duration
 }
 
-// Default is the configuration where no policy says otherwise.
-func Default() Config {
-	return Config{
-		ConsecutiveFailures: 5,
-		FailureRate:         0.5,
-		MinRequests:         20,
-		Window:              10 * time.Second,
-		OpenBase:            time.Second,
-		OpenCap:             time.Minute,
-		OpenJitter:          0.5,
-		CloseAfter:          1,
-		SlowCallRate:        0.8,
-		MinDistinctCallers:  2,
-		TimeoutFloor:        time.Second,
-	}
-}
-
 // Validate names the first field that no breaker can work with.
 func (c Config) Validate() error {
 	switch {

@@ -32,9 +32,26 @@ var (
 	ignored   = breaker.Result{}
 )
 
+// usual are the defaults of the policy.
+func usual() breaker.Config {
+	return breaker.Config{
+		ConsecutiveFailures: 5,
+		FailureRate:         0.5,
+		MinRequests:         20,
+		Window:              10 * time.Second,
+		OpenBase:            time.Second,
+		OpenCap:             time.Minute,
+		OpenJitter:          0.5,
+		CloseAfter:          1,
+		SlowCallRate:        0.8,
+		MinDistinctCallers:  2,
+		TimeoutFloor:        time.Second,
+	}
+}
+
 // plain has the consecutive rule alone, three in a row, and no jitter.
 func plain() breaker.Config {
-	c := breaker.Default()
+	c := usual()
 	c.ConsecutiveFailures, c.MinRequests, c.OpenJitter = 3, 100000, 0
 	return c
 }

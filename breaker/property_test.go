@@ -205,7 +205,7 @@ func FuzzEvents(f *testing.F) { f.Fuzz(rapid.MakeFuzz(live)) }
 // TestWindowNeverCountsLateNorMuchTooEarly holds the counts between the two windows that bound the resolution.
 func TestWindowNeverCountsLateNorMuchTooEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := breaker.Default()
+		c := usual()
 		c.ConsecutiveFailures, c.FailureRate, c.MinRequests = 0, 1, 1<<30
 		c.Window = time.Duration(rapid.Int64Range(1, 300).Draw(t, "window"))
 		b := breaker.New(c)

@@ -354,7 +354,7 @@ func TestTimeNeverRunsBackwards(t *testing.T) {
 }
 
 func TestValidateNamesTheField(t *testing.T) {
-	if err := breaker.Default().Validate(); err != nil {
+	if err := usual().Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
 	for field, spoil := range map[string]func(*breaker.Config){
@@ -370,7 +370,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"ramp":                func(c *breaker.Config) { c.Ramp = -1 },
 		"timeout_floor":       func(c *breaker.Config) { c.TimeoutFloor = -1 },
 	} {
-		c := breaker.Default()
+		c := usual()
 		spoil(&c)
 		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), field+": ") {
 			t.Errorf("%s: %v", field, err)

@@ -101,9 +101,9 @@ type origin struct {
 func (o *Origins) enter(c *call.Call, p *policy.Effective, now time.Time) origin {
 	name := c.Target.Origin
 	s := origin{name: name, of: o}
-	s.breaker, s.breakerEntry = o.breakers.enter(breakerKey{name, unique.Make(breaker.Config(p.Breaker))}, now)
+	s.breaker, s.breakerEntry = o.breakers.enter(breakerKey{name, unique.Make(p.Breaker)}, now)
 	s.budget, s.budgetEntry = o.budgets.enter(budgetKey{name, unique.Make(budgetSettingsOf(&p.Budget))}, now)
-	s.bulkhead, s.bulkheadEntry = o.bulkheads.enter(bulkheadKey{name, unique.Make(bulkhead.Config(p.Concurrency))}, now)
+	s.bulkhead, s.bulkheadEntry = o.bulkheads.enter(bulkheadKey{name, unique.Make(p.Concurrency)}, now)
 	if p.Hedge.Enabled && p.Hedge.MaxHedges > 0 {
 		s.hedging, s.hedgingEntry = o.hedgings.enter(hedgingKey{name, unique.Make(hedgingSettingsOf(&p.Hedge))}, now)
 	}
@@ -121,10 +121,10 @@ func (s *origin) leave() {
 
 func budgetSettingsOf(b *policy.Budget) budgetSettings {
 	s := budgetSettings{share: b.CallerMaxShare}
-	if t := b.TokenBucket; t != nil {
-		s.bucket = budget.TokenBucket{MaxTokens: t.MaxTokens, TokenRatio: t.TokenRatio, Rule: budget.Rule(t.Rule)}
+	if b.TokenBucket != nil {
+		s.bucket = *b.TokenBucket
 	} else {
-		s.window = budget.Window(*b.Window)
+		s.window = *b.Window
 	}
 	return s
 }

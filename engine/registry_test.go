@@ -152,7 +152,7 @@ func TestManyThatMayNotLeaveDoNotStopEviction(t *testing.T) {
 // An open breaker whose origin nobody calls again would otherwise be kept for ever.
 func TestBreakerMayBeForgottenLongAfterItsCooldown(t *testing.T) {
 	now := time.Now()
-	b := breaker.New(breaker.Default())
+	b := breaker.New(sharedPolicy(t).Breaker)
 	if !breakerAtRest(b, now) {
 		t.Error("a new one is not at rest")
 	}

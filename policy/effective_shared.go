@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/backoff"
+	"github.com/sallyport/sallyport/breaker"
+	"github.com/sallyport/sallyport/budget"
+	"github.com/sallyport/sallyport/bulkhead"
 )
 
 // StatusProbe is how the upstream is asked whether an operation was applied (semantics.md §3). Off unless a policy has it.
@@ -32,73 +35,25 @@ type Budget struct {
 	CallerMaxShare float64
 }
 
-// BudgetWindow allows retries as a share of the first attempts of a sliding window.
-type BudgetWindow struct {
-	// Ratio of retries to first attempts; default 0.2, 0: only MinPerSecond counts.
-	Ratio float64
-	// Period of the window; default 10s, never 0.
-	Period time.Duration
-	// MinPerSecond are retries allowed however few the first attempts; default 1, 0: only Ratio counts.
-	MinPerSecond float64
-}
-
-// TokenBucket allows retries while tokens are left (gRPC A6).
-type TokenBucket struct {
-	// MaxTokens it starts with and never exceeds; default 10, never 0.
-	MaxTokens float64
-	// TokenRatio is what a success adds; default 0.1, above 0.
-	TokenRatio float64
-	// Rule says what a failure costs; default TokenRuleHalf.
-	Rule TokenRule
-}
-
-// TokenRule says when tokens are taken; its numbers are the wire's.
-type TokenRule int32
-
-// The rules, in the order of the wire.
-const (
-	TokenRuleUnspecified TokenRule = iota
-	// TokenRuleHalf is gRPC A6: each retryable failure takes one, retries are allowed above half.
-	TokenRuleHalf
-	// TokenRulePerRetry takes a whole token for each retry.
-	TokenRulePerRetry
+// The settings of what callers share are those of the packages that keep it: one meaning, said there.
+type (
+	// BudgetWindow has the defaults ratio 0.2, period 10s, min_per_second 1.
+	BudgetWindow = budget.Window
+	// TokenBucket has the defaults max_tokens 10, token_ratio 0.1, rule TokenRuleHalf.
+	TokenBucket = budget.TokenBucket
+	// TokenRule says when tokens are taken.
+	TokenRule = budget.Rule
+	// Breaker says when an origin is not tried (semantics.md §6).
+	Breaker = breaker.Config
+	// Concurrency bounds the attempts in flight to an origin (semantics.md §7); the defaults are 512, 128 and 100ms.
+	Concurrency = bulkhead.Config
 )
 
-// Breaker says when an origin is not tried (semantics.md §6).
-type Breaker struct {
-	// ConsecutiveFailures open it; default 5, 0 switches the rule off.
-	ConsecutiveFailures uint32
-	// FailureRate of at least MinRequests attempts in Window opens it; defaults 0.5, 20, 10s; none of them may be 0.
-	FailureRate float64
-	MinRequests uint32
-	Window      time.Duration
-	// OpenBase is the first cool-down, doubling to OpenCap; defaults 1s and 60s.
-	OpenBase, OpenCap time.Duration
-	// OpenJitter lengthens a cool-down by up to this part; default 0.5, 0: none.
-	OpenJitter float64
-	// CloseAfter successful probes close it; default 1, never 0.
-	CloseAfter uint32
-	// SlowCallThreshold makes a longer attempt a slow one; 0 (default) switches the rule off.
-	SlowCallThreshold time.Duration
-	// SlowCallRate of slow attempts opens it; default 0.8.
-	SlowCallRate float64
-	// MinDistinctCallers must have seen failures, or all when fewer were active; default 2, 0 and 1: any one.
-	MinDistinctCallers uint32
-	// Ramp is the time in which admissions rise to all after closing; 0 (default) switches it off.
-	Ramp time.Duration
-	// TimeoutFloor: a time-out of an attempt the caller gave less than this may not count; default 1s, 0: none.
-	TimeoutFloor time.Duration
-}
-
-// Concurrency bounds the attempts in flight to an origin (semantics.md §7).
-type Concurrency struct {
-	// MaxInFlight attempts run at once; default 512, 0: no limit.
-	MaxInFlight uint32
-	// MaxPending wait for a slot; default 128, 0: none waits.
-	MaxPending uint32
-	// PendingWait is the longest such wait; default 100ms, 0: none waits.
-	PendingWait time.Duration
-}
+// The rules of a bucket.
+const (
+	TokenRuleHalf     = budget.RuleHalf
+	TokenRulePerRetry = budget.RulePerRetry
+)
 
 // Hedge starts a second attempt beside a slow first one (semantics.md §8). Off unless a policy has it.
 type Hedge struct {
