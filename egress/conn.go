@@ -22,9 +22,8 @@ type conn struct {
 	idleSince time.Time
 	aliveAt   time.Time // when it was last seen alive while idle
 
-	census  *census
-	counted *openConn // nil: not in the census, or not any more
-	idle    bool
+	entry
+
 	unasked bool // the look found bytes that no request asked for
 }
 
@@ -54,7 +53,5 @@ func (cn *conn) seen() time.Duration { return cn.aliveAt.Sub(cn.idleSince) }
 
 func (cn *conn) close() {
 	_ = cn.top.Close() // the peer may be gone; there is nobody to tell
-	if cn.counted != nil {
-		cn.census.closed(cn)
-	}
+	cn.gone()
 }

@@ -30,7 +30,7 @@ func (l link) top() net.Conn {
 // overHTTP1 speaks HTTP/1.1 on it, until the attempt's deadline at first.
 func (t *Transport) overHTTP1(l link, key poolKey, a *call.Attempt) *conn {
 	cn := newConn(key, l.raw, l.session)
-	t.pool.census.opened(cn)
+	cn.entry = t.pool.census.opened(key.origin)
 	_ = cn.top.SetDeadline(a.Deadline) // fails on a closed connection only, which the write finds out
 	return cn
 }

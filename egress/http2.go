@@ -131,7 +131,7 @@ func (t *Transport) openLed(ctx context.Context, at *place, c *call.Call, p *pol
 		shared = &failed
 	case !ok: // this attempt's own time was up, or its caller gone; the others try for themselves
 	case l.session.ConnectionState().NegotiatedProtocol == alpnHTTP2:
-		*at = t.pool.trunks.add(newTrunk(at.group, l), *at)
+		*at = t.pool.trunks.add(newTrunk(at.group, l, t.pool.census), *at)
 	case !allowsHTTP1(p):
 		_ = l.top().Close() // nothing was said on it
 		failed, ok = noHTTP2(), false
@@ -144,7 +144,8 @@ func (t *Transport) openLed(ctx context.Context, at *place, c *call.Call, p *pol
 
 // carry makes the attempt on a trunk.
 func (t *Transport) carry(ctx context.Context, at place, c *call.Call, p *policy.Effective, a *call.Attempt) call.Result {
-	defer t.pool.trunks.release(at.trunk)
+	sent := false
+	defer func() { t.pool.trunks.release(at.trunk, sent) }()
 	if d := withheld(c, p, at.trunk.raw); d != nil {
 		return *d
 	}
@@ -155,7 +156,9 @@ func (t *Transport) carry(ctx context.Context, at place, c *call.Call, p *policy
 	t.writeHead(r, c, p, a)
 	r.Body, r.Bodyless = c.Body, len(c.Body) == 0 && !definesBody(c.Method)
 	r.Unindexed = unindexed(p)
+	sent = true                                                                // as far as is known where it panics
 	answer, err := at.trunk.http.RoundTrip(ctx, r, h2.Limits(limits(c, p, a))) // both protocols have the same limits
+	sent = answer.Sent
 	if err != nil {
 		return t.failedHTTP2(ctx, at, p, a, &answer, err)
 	}

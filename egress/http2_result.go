@@ -68,6 +68,7 @@ func (t *Transport) failedHTTP2(ctx context.Context, at place, p *policy.Effecti
 		r.Failure = call.FailureAttemptTimeout
 	case h2.Lost:
 		if at.idle > 0 && r.Evidence == call.EvidenceSentNoResponse && !at.trunk.http.GoneAway() {
+			t.pool.census.diedInUse.Add(1)
 			t.pool.life.died(at.group.key.origin, 0, at.idle) // the close and the request crossed on the way
 		}
 		if word, ok := alert(e.Err); ok && !at.trunk.http.Greeted() {

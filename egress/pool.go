@@ -44,9 +44,9 @@ type pool struct {
 }
 
 func newPool() *pool {
-	life := newLifetimes()
+	life, census := newLifetimes(), newCensus()
 	p := &pool{
-		life: life, trunks: newTrunks(life), census: newCensus(),
+		life: life, trunks: newTrunks(life, census), census: census,
 		stop: make(chan struct{}), done: make(chan struct{}),
 		idle: make(map[poolKey][]*conn),
 	}

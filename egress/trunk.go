@@ -16,16 +16,19 @@ type trunk struct {
 	http  *h2.Conn
 
 	// The lock of trunks protects the fields below.
+	entry
+
 	inUse     int       // attempts on it
+	sent      uint64    // attempts that were on it and may have sent their request
 	served    bool      // it has been given to an attempt before
 	kept      bool      // it stands in its group
 	idleSince time.Time // while nothing is on it
 }
 
-func newTrunk(g *group, l link) *trunk {
+func newTrunk(g *group, l link, c *census) *trunk {
 	w := &wire{Conn: l.top(), made: time.Now()}
 	_ = w.SetDeadline(time.Time{}) // attempts end by their own clocks; fails on a closed connection only
-	return &trunk{group: g, raw: l.raw, wire: w, http: h2.New(w, g.wake)}
+	return &trunk{group: g, raw: l.raw, wire: w, http: h2.New(w, g.wake), entry: c.opened(g.key.origin)}
 }
 
 // dead: it takes no attempt ever again.

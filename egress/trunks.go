@@ -33,7 +33,8 @@ type groupKey struct {
 // One dial at a time is under way for a group, and the calls that come meanwhile wait for it, so that a burst does not open a
 // connection each. Another one is dialled when all have as many streams as their servers take.
 type trunks struct {
-	life *lifetimes
+	life   *lifetimes
+	census *census
 
 	mu     sync.Mutex // protects the fields below, and those of groups and trunks that say so
 	groups map[groupKey]*group
@@ -76,8 +77,8 @@ type place struct {
 	changed <-chan struct{}
 }
 
-func newTrunks(life *lifetimes) *trunks {
-	return &trunks{life: life, groups: make(map[groupKey]*group)}
+func newTrunks(life *lifetimes, c *census) *trunks {
+	return &trunks{life: life, census: c, groups: make(map[groupKey]*group)}
 }
 
 // find looks for a trunk with room that was idle for less than maxIdle. With maxIdle 0 every attempt makes its own. The caller holds
@@ -135,9 +136,15 @@ func (p *trunks) findLocked(key groupKey, maxIdle time.Duration, now time.Time) 
 // takeLocked gives an attempt its place on the trunk.
 func (tk *trunk) takeLocked(at place, now time.Time) place {
 	at.trunk, at.reused = tk, tk.served
-	if tk.inUse == 0 && tk.served {
+	switch {
+	case !tk.served:
+	case tk.inUse > 0:
+		tk.census.shared.Add(1)
+	default:
 		at.idle = tk.quiet(now)
+		tk.census.reused.Add(1)
 	}
+	tk.work()
 	tk.inUse++
 	tk.served = true
 	return at
@@ -161,7 +168,7 @@ func (p *trunks) add(tk *trunk, at place) place {
 		g.plain = time.Time{}
 	}
 	p.mu.Unlock()
-	p.learn(idle)
+	p.learn(idle, &p.census.foundClosed)
 	end(idle)
 	return at
 }
@@ -195,15 +202,21 @@ func (p *trunks) waited(g *group) {
 	p.mu.Unlock()
 }
 
-// release gives a place back. A trunk that nobody else is on ends here if it is of no use any more.
-func (p *trunks) release(tk *trunk) {
+// release gives a place back, of an attempt that may have sent its request or did not. A trunk that nobody else is on ends here if it is
+// of no use any more.
+func (p *trunks) release(tk *trunk, sent bool) {
 	now := time.Now()
 	g := tk.group
 	p.mu.Lock()
 	tk.inUse--
+	if sent {
+		tk.sent++
+	}
+	tk.auditLocked()
 	var idle []*trunk
 	if tk.inUse == 0 {
 		tk.idleSince = now
+		tk.rest()
 		if !tk.kept {
 			idle = []*trunk{tk}
 		} else if tk.dead() || p.total > trunksIdle {
@@ -213,6 +226,15 @@ func (p *trunks) release(tk *trunk) {
 	p.mu.Unlock()
 	end(idle)
 	g.pass()
+}
+
+// auditLocked looks for requests that no attempt was there to send.
+func (tk *trunk) auditLocked() {
+	attempts := tk.sent + uint64(tk.inUse) //nolint:gosec // a count
+	if written := tk.http.Requests(); written > attempts {
+		tk.census.hiddenSends.Add(written - attempts)
+		tk.sent += written - attempts // told once
+	}
 }
 
 // pass tells one of those who wait that there may be room. Whoever is told and gets a place passes it on.
@@ -243,5 +265,6 @@ func (p *trunks) removeLocked(g *group, gone func(*trunk) bool) (idle []*trunk) 
 func end(idle []*trunk) {
 	for _, tk := range idle {
 		tk.http.Close()
+		tk.gone()
 	}
 }

@@ -308,8 +308,14 @@ func TestHTTP2ServerThatHangsUpHoldsNobody(t *testing.T) {
 	if got := int64(len(u.seen())); got > sends.Load() {
 		t.Errorf("%d requests arrived, %d may have been sent", got, sends.Load())
 	}
+	if n := tr.Connections().HiddenSends; n != 0 {
+		t.Errorf("%d hidden sends", n)
+	}
 	t.Logf("%d sent, %d answered, %d connections", sends.Load(), answered.Load(), u.connections())
 	tr.Close()
+	if n := len(tr.pool.census.origins); n != 0 {
+		t.Errorf("%d origins are left in the census", n)
+	}
 	for _, c := range u.upstream.accepted() {
 		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err == nil {
 			if _, err := io.Copy(io.Discard, bufio.NewReader(c)); isTimeout(err) {
@@ -333,11 +339,13 @@ func (c dyingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+func dying(dead *atomic.Bool) func(*trunkBubble) {
+	return func(b *trunkBubble) { b.wrap = func(c net.Conn) net.Conn { return dyingConn{c, dead} } }
+}
+
 func TestDeadWriteOnATrunkIsProofOfNothingSent(t *testing.T) {
 	var dead atomic.Bool
-	inTrunkBubble(t, (*stream).ok, func(b *trunkBubble) {
-		b.wrap = func(c net.Conn) net.Conn { return dyingConn{c, &dead} }
-	}, func(t *testing.T, b *trunkBubble) {
+	inTrunkBubble(t, (*stream).ok, dying(&dead), func(t *testing.T, b *trunkBubble) {
 		t.Helper()
 		b.ok(t, "POST")
 		dead.Store(true)

@@ -1,6 +1,9 @@
 package egress
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // sweep ends the trunks that were idle too long, and learns from those that died of it.
 func (p *trunks) sweep(now time.Time) {
@@ -14,21 +17,22 @@ func (p *trunks) sweep(now time.Time) {
 			delete(p.groups, g.key)
 		}
 		p.mu.Unlock()
-		p.learn(dead)
+		p.learn(dead, &p.census.diedIdle)
 		end(dead)
 		end(old)
 	}
 }
 
-// learn takes the lesson of trunks that their servers ended while they were idle. A GOAWAY is none: it told in time, whatever its
-// reason, and this side ended the trunk.
-func (p *trunks) learn(idle []*trunk) {
+// learn takes the lesson of trunks that their servers ended while they were idle, and counts them as such a death. A GOAWAY is neither: it
+// told in time, whatever its reason, and this side ended the trunk.
+func (p *trunks) learn(idle []*trunk, deaths *atomic.Uint64) {
 	for _, tk := range idle {
 		ended := tk.wire.ended.Load()
 		if ended == 0 {
 			continue // it lives, or this side ended it
 		}
 		if lived := tk.wire.made.Add(time.Duration(ended)).Sub(tk.idleSince); lived > 0 {
+			deaths.Add(1)
 			p.life.died(tk.group.key.origin, lived, lived)
 		}
 	}

@@ -40,7 +40,7 @@ type Reception struct{ Receiving, Waiting, Slots int64 }
 
 // Connections count what became of connections. They only grow; egress.Connections says what each is.
 type Connections struct {
-	Fresh, Reused, FoundClosed, DiedIdle, DiedInUse, Unasked, HiddenSends uint64
+	Fresh, Reused, Shared, FoundClosed, DiedIdle, DiedInUse, Unasked, HiddenSends uint64
 }
 
 // Watch has these parts read from now on.
@@ -265,6 +265,7 @@ func observeConnections(i *observed, o metric.Observer, c Connections) {
 	source, end := attribute.Key("sallyport.connection.source"), attribute.Key("sallyport.connection.end")
 	o.ObserveInt64(i.taken, clamped(c.Fresh), with(source.String("FRESH")))
 	o.ObserveInt64(i.taken, clamped(c.Reused), with(source.String("IDLE")))
+	o.ObserveInt64(i.taken, clamped(c.Shared), with(source.String("SHARED")))
 	o.ObserveInt64(i.deaths, clamped(c.FoundClosed), with(end.String("FOUND_CLOSED")))
 	o.ObserveInt64(i.deaths, clamped(c.DiedIdle), with(end.String("IDLE")))
 	o.ObserveInt64(i.deaths, clamped(c.DiedInUse), with(end.String("IN_USE")))

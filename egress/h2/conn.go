@@ -38,6 +38,8 @@ type Conn struct {
 	wake    chan struct{}  // tells the writer that there is something to do; holds one, is never closed
 	running sync.WaitGroup // reader and writer
 
+	requests atomic.Uint64 // see Requests
+
 	limit atomic.Int32 // see Limit: twice the number, and 1 once the peer's SETTINGS are here; less than 0: none ever again
 
 	reading // the reader's own
@@ -106,6 +108,10 @@ func (c *Conn) Limit() (streams int, said bool) {
 	}
 	return int(limit >> 1), limit&1 != 0
 }
+
+// Requests is how many requests the connection took, or may have taken, at least one byte of, ever: those of which [Response.Sent] is, or
+// will be, true.
+func (c *Conn) Requests() uint64 { return c.requests.Load() }
 
 // Close ends the connection at once, with whatever is on it, and waits for its goroutines.
 func (c *Conn) Close() {

@@ -86,7 +86,9 @@ func (c *Conn) settle(n int, err error) (told []*stream, why *Error) {
 		switch {
 		case m.s.over:
 		case err != nil:
-			if m.s.sent = m.s.sent && m.start < n; !m.s.sent {
+			if m.s.sent && m.start >= n {
+				m.s.sent = false
+				c.requests.Add(^uint64(0))     // one less
 				c.queue = append(c.queue, m.s) // unsent, like the others there
 			}
 		case m.wholly:
@@ -142,6 +144,7 @@ func (c *Conn) openLocked(s *stream) {
 		c.judgeLocked()
 	}
 	c.streams[s.id] = s
+	c.requests.Add(1)
 	s.window, s.sent, s.handed = c.peerWindow, true, len(s.rest) == 0
 	c.marks = append(c.marks, mark{s: s, start: len(c.out), wholly: s.handed})
 
