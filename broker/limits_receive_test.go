@@ -288,6 +288,7 @@ func TestPackedMessageNeedsASlot(t *testing.T) {
 		for n := range uint32(minSlots / 2) {
 			c.half(2*n+1, pb.CallService_Call_FullMethodName, large)
 		}
+		synctest.Wait() // each RPC has a goroutine of its own: the packed message comes when the others have the slots
 		const last = minSlots + 1
 		c.open(last, pb.CallService_Call_FullMethodName, 0, false, [2]string{"grpc-encoding", "gzip"})
 		c.write(func() error { return c.framer.WriteData(last, false, []byte{1, 0, 0, 0, 100}) })

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,24 +48,27 @@ func (r *reachable) raw(t *testing.T) *rawClient {
 	return rawDial(t, conn, false)
 }
 
+// until waits for what a frame brings.
+func (c *rawClient) until(t *testing.T, what string, there func() bool) {
+	t.Helper()
+	for ctx := within(t); !there(); {
+		select {
+		case <-c.news:
+		case <-c.gone:
+			t.Fatalf("the connection ended without %s", what)
+		case <-ctx.Done():
+			t.Fatalf("no %s", what)
+		}
+	}
+}
+
 // taken waits until the server has read what was written.
 func (c *rawClient) taken(t *testing.T) {
 	t.Helper()
 	c.ping()
-	for ctx := within(t); ; {
-		for _, f := range c.all(http2.FramePing) {
-			if f.ack {
-				return
-			}
-		}
-		select {
-		case <-c.news:
-		case <-c.gone:
-			t.Fatal("the connection ended")
-		case <-ctx.Done():
-			t.Fatal("no answer to a ping")
-		}
-	}
+	c.until(t, "an answer to a ping", func() bool {
+		return slices.ContainsFunc(c.all(http2.FramePing), func(f frame) bool { return f.ack })
+	})
 }
 
 // soon is less than anybody waits for a place or a slot.
@@ -186,7 +190,13 @@ func TestCallerHearsBeforeItsDeadlineThatNothingWasSent(t *testing.T) {
 		for n := range uint32(minSlots) {
 			c.half(2*n+1, pb.CallService_Call_FullMethodName, large)
 		}
-		c.taken(t)
+		c.until(t, "the slots that one identity gets", func() bool {
+			granted := 0
+			for n := range uint32(minSlots) {
+				granted += int(min(c.granted(2*n+1), 1))
+			}
+			return granted == minSlots/2
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		_, err := r.calls.Call(ctx, ofSize(t, "http://127.0.0.1/", 1<<20))
