@@ -3,7 +3,6 @@ package broker
 import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/sallyport/sallyport/tracing"
@@ -29,7 +28,7 @@ func (r *reception) load() tracing.Reception {
 	return tracing.Reception{Receiving: int64(r.here.Len() - waiting), Waiting: int64(waiting), Slots: int64(slots)}
 }
 
-// counted counts the RPCs that end with an error of the broker's own.
+// counted counts the RPCs that end with an error of the broker's own, but for what [recovered] counts.
 func counted(o *tracing.Observer, inner grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		err := inner(srv, ss, info, next)
@@ -43,14 +42,13 @@ func counted(o *tracing.Observer, inner grpc.StreamServerInterceptor) grpc.Strea
 	}
 }
 
-// ownReason is the reason of an error of the broker's own. What has none came from the way to the caller: it went away, or its
-// deadline passed, before its message was there.
+// ownReason is the reason of an error of the broker's own. What has none is no word of the broker: its caller went away or sent no
+// message (wire.go), or a panic ended it after something may have been sent, which [recovered] counts.
 func ownReason(err error) (string, bool) {
-	st := status.Convert(err)
-	for _, detail := range st.Details() {
+	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == domain {
 			return info.GetReason(), true
 		}
 	}
-	return reasonInternal, st.Code() == codes.Internal // a panic after something may have been sent
+	return "", false
 }

@@ -8,8 +8,12 @@ import (
 	"regexp"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 	"github.com/sallyport/sallyport/tracing"
 )
 
@@ -88,6 +92,28 @@ func TestErrorsOfTheBrokerAreCounted(t *testing.T) {
 	}
 	if got := failures(t, o); !maps.Equal(got, want) {
 		t.Errorf("in the end %v, want %v", got, want)
+	}
+}
+
+// What is wrong with a message is no error of the broker, whoever sends it: INTERNAL is told of panics alone, and wakes somebody.
+func TestBrokenMessagesAreNoErrorsOfTheBroker(t *testing.T) {
+	o := counting(t)
+	r := onSockets(t, setup{observer: o})
+	c := r.raw(t)
+	for n, content := range [][]byte{framed(0, []byte{0xff, 0xff}), framed(2, nil), framed(0, make([]byte, 100))[:50], nil} {
+		for i, method := range []string{pb.CallService_Call_FullMethodName, healthpb.Health_Check_FullMethodName} {
+			stream := uint32(4*n + 2*i + 1)
+			c.open(stream, method, 0, false)
+			c.write(func() error { return c.framer.WriteData(stream, true, content) })
+			if err := c.answer(stream); status.Code(err) != codes.Internal || unsent(err) != "" {
+				t.Errorf("%x to %s: %v", content, method, err)
+			}
+		}
+	}
+	for reason, n := range failures(t, o) {
+		if n != "0" {
+			t.Errorf("%s: %s", reason, n)
+		}
 	}
 }
 

@@ -29,8 +29,8 @@ func markPanic(taken *bool, span *tracing.Call) {
 }
 
 // recovered turns a panic into INTERNAL for that caller alone, under an id that stands in the log beside the stack. It says
-// that nothing was sent only where that is sure.
-func recovered(log *slog.Logger) func(context.Context, any) error {
+// that nothing was sent only where that is sure; elsewhere the error has no reason to be counted by, so it is counted here.
+func recovered(log *slog.Logger, o *tracing.Observer) func(context.Context, any) error {
 	return func(ctx context.Context, v any) error {
 		p, ok := v.(*panicked)
 		if !ok {
@@ -40,6 +40,7 @@ func recovered(log *slog.Logger) func(context.Context, any) error {
 		log.ErrorContext(ctx, "panic", "id", id, "value", fmt.Sprint(p.value), "stack", string(p.stack))
 		message := "internal error " + id
 		if p.taken {
+			o.RPCFailed(reasonInternal)
 			return status.Error(codes.Internal, message)
 		}
 		return refusal(codes.Internal, reasonInternal, message)

@@ -86,9 +86,12 @@ func TestPanicBeforeTheCallWasTakenSaysThatNothingWasSent(t *testing.T) {
 
 // An error that cannot know what was sent does not say so.
 func TestPanicOfUnknownPlaceClaimsNothing(t *testing.T) {
-	log := &logBuffer{}
-	err := recovered(newLog(log))(t.Context(), "made for a test")
+	log, o := &logBuffer{}, counting(t)
+	err := recovered(newLog(log), o)(t.Context(), "made for a test")
 	if status.Code(err) != codes.Internal || unsent(err) != "" || logged(t, log, err)["stack"] == "" {
 		t.Errorf("got %v", err)
+	}
+	if n := failures(t, o)[reasonInternal]; n != "1" {
+		t.Errorf("counted %q times", n)
 	}
 }

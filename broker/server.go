@@ -77,7 +77,7 @@ func newServer(calls *CallService, cfg ServerConfig, c encoding.CodecV2) *Server
 	}}
 	s.access.identities.Store(cfg.Identities)
 	calls.cfg.Observer.RPCReasons(reasons()...)
-	guarded := counted(calls.cfg.Observer, recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(recovered(cfg.Log))))
+	guarded := counted(calls.cfg.Observer, recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(recovered(cfg.Log, calls.cfg.Observer))))
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
