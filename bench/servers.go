@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/engine"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/internal/ballast"
 	"github.com/sallyport/sallyport/policy"
 	"github.com/sallyport/sallyport/tracing"
 )
@@ -42,6 +44,7 @@ func listen(ctx context.Context) (net.Listener, error) {
 // patience that a slow upstream needs, and with these policies beside. Spans are exported as the environment says. Every call counts
 // toward the byte limit with the largest answer it would take, which the load has room for.
 func startBroker(ctx context.Context, upstream *ready, beside []policy.Rule) (ready, func(), error) {
+	weight := ballast.New(os.LookupEnv)
 	l, err := listen(ctx)
 	if err != nil {
 		return ready{}, nil, err
@@ -80,6 +83,7 @@ func startBroker(ctx context.Context, upstream *ready, beside []policy.Rule) (re
 		<-served
 		transport.Close()
 		_ = observer.Close(ctx) // nothing is measured any more
+		runtime.KeepAlive(weight)
 	}, nil
 }
 

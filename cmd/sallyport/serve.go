@@ -6,9 +6,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sallyport/sallyport/internal/ballast"
 )
 
 func newServe() *cobra.Command {
@@ -57,6 +60,7 @@ broken configuration, policy, token or secret file.`,
 
 // serve runs a broker until the first of ends drains it, and a second one or the end of ctx ends it. A hangup has the files read again.
 func serve(ctx context.Context, s *settings, errOut io.Writer, ends, hangups <-chan os.Signal) error {
+	defer runtime.KeepAlive(ballast.New(os.LookupEnv))
 	lines := newLogWriter(errOut)
 	defer lines.close()
 	log := slog.New(slog.NewTextHandler(lines, nil))
