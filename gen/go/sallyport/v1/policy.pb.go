@@ -408,7 +408,9 @@ type Policy struct {
 	// When a call that allows deferral becomes a deferred one.
 	HandOver *HandOverPolicy `protobuf:"bytes,25,opt,name=hand_over,json=handOver,proto3" json:"hand_over,omitempty"`
 	// The policy's own request fields.
-	Headers       *HeadersPolicy `protobuf:"bytes,26,opt,name=headers,proto3" json:"headers,omitempty"`
+	Headers *HeadersPolicy `protobuf:"bytes,26,opt,name=headers,proto3" json:"headers,omitempty"`
+	// It comes from a file, or is built in, and cannot be changed over the RPC. Set by the broker.
+	ReadOnly      bool `protobuf:"varint,27,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -623,6 +625,13 @@ func (x *Policy) GetHeaders() *HeadersPolicy {
 		return x.Headers
 	}
 	return nil
+}
+
+func (x *Policy) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
 }
 
 // Match says which calls a policy is for. Every field that is set must fit; an empty one fits anything.
@@ -2643,7 +2652,7 @@ const file_sallyport_v1_policy_proto_rawDesc = "" +
 	"\n" +
 	"PolicyFile\x12\x99\x01\n" +
 	"\bpolicies\x18\x01 \x03(\v2\x14.sallyport.v1.PolicyBg\xbaHd\xba\x01a\n" +
-	"\x0fpolicies.unique\x120names a policy twice: give each one its own name\x1a\x1cthis.map(p, p.name).unique()R\bpolicies\"\xa7\f\n" +
+	"\x0fpolicies.unique\x120names a policy twice: give each one its own name\x1a\x1cthis.map(p, p.name).unique()R\bpolicies\"\xc4\f\n" +
 	"\x06Policy\x12\xf2\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xdd\x01\xbaH\xd9\x01\xba\x01\xd5\x01\n" +
 	"\fname.pattern\x12\x88\x01is no policy name: write policies/ and an id of 1 to 63 letters, digits, dots, dashes and underscores that begins with a letter or digit\x1a:this.matches('^policies/[A-Za-z0-9][A-Za-z0-9._-]{0,62}$')R\x04name\x12*\n" +
@@ -2674,7 +2683,8 @@ const file_sallyport_v1_policy_proto_rawDesc = "" +
 	"\x06egress\x18\x17 \x01(\v2\x1a.sallyport.v1.EgressPolicyR\x06egress\x12:\n" +
 	"\vcredentials\x18\x18 \x03(\v2\x18.sallyport.v1.CredentialR\vcredentials\x129\n" +
 	"\thand_over\x18\x19 \x01(\v2\x1c.sallyport.v1.HandOverPolicyR\bhandOver\x125\n" +
-	"\aheaders\x18\x1a \x01(\v2\x1b.sallyport.v1.HeadersPolicyR\aheadersB\v\n" +
+	"\aheaders\x18\x1a \x01(\v2\x1b.sallyport.v1.HeadersPolicyR\aheaders\x12\x1b\n" +
+	"\tread_only\x18\x1b \x01(\bR\breadOnlyB\v\n" +
 	"\t_priority\"\xea\a\n" +
 	"\x05Match\x12\xac\x03\n" +
 	"\x05hosts\x18\x01 \x03(\tB\x95\x03\xbaH\x91\x03\x92\x01\x8d\x03\"\x8a\x03\xba\x01\x86\x03\n" +
