@@ -13,6 +13,9 @@ const DefaultName = "policies/default"
 // defaultBudgetPeriod is the budget window's when a policy names a window without one.
 const defaultBudgetPeriod = 10 * time.Second
 
+// Builtin gives the built-in policies/default, revision 0, to look at.
+func Builtin() Rule { return *builtin() }
+
 // builtin is the table of the contract. A leaf that is absent here has no default: its zero value in [Effective] says unset.
 func builtin() *Rule {
 	get := []string{"GET", "HEAD", "OPTIONS"}

@@ -39,13 +39,10 @@ func (e *Effective) show(path string, v reflect.Value) string {
 	if !isSet(v) {
 		return "unset"
 	}
+	if text, ok := showGuarded(e.merged, path, v); ok {
+		return text
+	}
 	switch path {
-	case "egress.tls.ca_pem":
-		return hidden(v.Elem().String())
-	case "headers.set":
-		return showSet(e.merged.Headers.Set)
-	case "credentials":
-		return showCredentials(e.merged.Credentials)
 	case "budget.window":
 		w := e.Budget.Window
 		return fmt.Sprintf("ratio %v, period %s, min_per_second %v", w.Ratio, showDuration(w.Period), w.MinPerSecond)
@@ -57,11 +54,32 @@ func (e *Effective) show(path string, v reflect.Value) string {
 	case "hedge.percentile":
 		return showPlain(e.Hedge.Percentile)
 	}
+	return showValue(v)
+}
+
+// showGuarded writes the leaves that may hold more than a person is to read.
+func showGuarded(s *Settings, path string, v reflect.Value) (string, bool) {
+	switch path {
+	case "egress.tls.ca_pem":
+		return hidden(v.Elem().String()), true
+	case "headers.set":
+		return showSet(s.Headers.Set), true
+	case "credentials":
+		return showCredentials(s.Credentials), true
+	}
+	return "", false
+}
+
+// showValue writes a leaf that is set and no oneof.
+func showValue(v reflect.Value) string {
 	if codes, ok := reflect.TypeAssert[[]uint32](v); ok {
 		return showNumbers(codes)
 	}
-	if v.Kind() == reflect.Pointer {
+	switch v.Kind() {
+	case reflect.Pointer:
 		return showPlain(v.Elem().Interface())
+	case reflect.String:
+		return showPlain(v.Interface())
 	}
 	texts := make([]string, v.Len())
 	for i := range texts {
