@@ -7,7 +7,11 @@ import (
 )
 
 // Store keeps what operators wrote. Every method may be called from several goroutines. An error that is neither [ErrChanged] nor
-// [ErrNotFound] means that the store cannot be read or written now; of a write it means that nobody knows whether it was done.
+// [ErrNotFound] means that the store cannot be read or written now; of a write it means that nobody knows whether it was done. A
+// write that returned nil is there for good. A ctx that had ended before a write began leaves all as it was.
+//
+// Text is UTF-8. Times are kept to the nanosecond, of years 0 to 9999, and come back in UTC. What is given is not kept and what
+// comes back is the caller's: neither shares memory with the store.
 type Store interface {
 	PolicyStore
 	BreakerStore
@@ -22,7 +26,7 @@ type PolicyStore interface {
 	Policies(ctx context.Context) ([]Stored, error)
 	// WritePolicy stores next and the record, both or neither. It is [ErrChanged] unless the policy stands exactly as before: at that
 	// revision, deleted or not; the zero Version is a name that never was. A next of the same revision only changes Deleted; one of
-	// the next revision is kept for ever.
+	// the next revision is kept for ever. Any other next is a mistake of the caller, see [Version.Follows], and changes nothing.
 	WritePolicy(ctx context.Context, before Version, next *Stored, record *Record) error
 	// Revisions lists what a policy once was, the latest first: those less than before (0: from the latest), at most n. None is no
 	// error. Deleted is false in all of them.
@@ -56,6 +60,12 @@ type Version struct {
 	Deleted bool
 }
 
+// Follows reports whether a policy that stands at before may be written to stand at v: at the same revision, deleted or not, or at
+// the next one.
+func (v Version) Follows(before Version) bool {
+	return v.Revision == before.Revision+1 || v.Revision == before.Revision && v.Revision > 0
+}
+
 // Stored is one revision of a policy as it was written.
 type Stored struct {
 	// Name is policies/{id}.
@@ -81,7 +91,7 @@ type Forced struct {
 
 // Record tells of one write.
 type Record struct {
-	// ID rises with every record; the store gives it.
+	// ID rises with every record, from 1; the store gives it and does not read it.
 	ID   int64
 	Time time.Time
 	// Principal is the authenticated identity, Action the RPC, Target a policy's name or an origin.

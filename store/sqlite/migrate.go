@@ -1,0 +1,62 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// applicationID stands in the header of our files, see the first migration.
+const applicationID = 0x53707274
+
+// check refuses what is not ours or is damaged. The quick check reads every page; it does not compare indexes with their tables and
+// knows nothing of what is inside a value: for that there are the sums.
+func check(ctx context.Context, db *sql.DB) error {
+	var id int64
+	if err := db.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
+		return err //nolint:wrapcheck // explained by Open
+	}
+	if id != applicationID {
+		return fmt.Errorf("%w: it is not a store of Sallyport (application id %#x)", ErrDamaged, id)
+	}
+	var found string
+	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
+		return err //nolint:wrapcheck // explained by Open
+	}
+	if found != "ok" {
+		return fmt.Errorf("%w: %s", ErrDamaged, strings.Join(strings.Fields(found), " "))
+	}
+	return nil
+}
+
+// migrate brings the tables to the version of this program.
+func migrate(ctx context.Context, db *sql.DB) error {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err //nolint:wrapcheck // cannot happen
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
+		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	current, known, err := provider.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	if current > known {
+		return fmt.Errorf("%w: its tables are of version %d, this program knows %d", ErrNewer, current, known)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	return nil
+}
