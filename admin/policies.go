@@ -201,7 +201,7 @@ func (p *Policies) read(ctx context.Context) error {
 		if err != nil {
 			return &StoreError{fmt.Errorf("%s@%d: %w", s.Name, s.Revision, err)}
 		}
-		rule.Revision = s.Revision
+		rule.Name, rule.Revision = s.Name, s.Revision
 		rules[s.Name] = rule
 	}
 	p.stored, p.rules = stored, rules
@@ -218,7 +218,7 @@ func (p *Policies) compile(file []policy.Rule, secrets policy.Secrets, stored ma
 	}
 	table, err := policy.Compile(rules, policy.Options{Generations: p.cfg.Generations, Secrets: secrets})
 	if err != nil {
-		return nil, rules, err //nolint:wrapcheck // whoever asked names the policy
+		return nil, rules, err
 	}
 	return table, rules, nil
 }
@@ -253,7 +253,7 @@ func (p *Policies) listed(file []policy.Rule, stored map[string]Stored, parsed m
 }
 
 func policyOf(s *Stored, rule policy.Rule) Policy {
-	rule.Revision = s.Revision
+	rule.Name, rule.Revision = s.Name, s.Revision
 	return Policy{Rule: rule, Document: s.Document, CreateTime: s.CreateTime, UpdateTime: s.UpdateTime, Etag: etag("store", s.Name, s.Revision)}
 }
 

@@ -182,13 +182,15 @@ func (p *Policies) refresh(ctx context.Context) error {
 	if err := p.read(ctx); err != nil {
 		return err
 	}
-	table, all, err := p.compile(p.file, p.secrets, p.stored, p.rules)
-	if err != nil {
-		p.stored, p.rules = was, rules
-		return &StoreError{named(err, all)}
+	if !maps.EqualFunc(was, p.stored, func(a, b Stored) bool { return a.Version == b.Version }) {
+		table, all, err := p.compile(p.file, p.secrets, p.stored, p.rules)
+		if err != nil {
+			p.stored, p.rules = was, rules
+			return &StoreError{named(err, all)}
+		}
+		p.install(p.file, p.secrets, table, all)
 	}
 	p.stale = false
-	p.install(p.file, p.secrets, table, all)
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 
 // notSettings are the fields of a policy that are no leaves.
 func notSettings() []string {
-	return []string{"name", "description", "priority", "mode", "match", "etag", "revision", "create_time", "update_time"}
+	return []string{"name", "description", "priority", "mode", "match", "etag", "revision", "create_time", "update_time", "read_only"}
 }
 
 // protoLeaves lists the settings fields of a message by path; the members of a oneof stand together.

@@ -17,18 +17,24 @@ const domain = "sallyport"
 
 // The reasons of the broker's own errors: those of the closed list in contract.md §1 that this version can give.
 const (
-	reasonInvalidRequest  = "INVALID_REQUEST"
-	reasonUnauthenticated = "UNAUTHENTICATED"
-	reasonRoleRequired    = "ROLE_REQUIRED"
-	reasonBrokerFull      = "BROKER_FULL"
-	reasonDraining        = "DRAINING"
-	reasonNotBuilt        = "NOT_BUILT"
-	reasonInternal        = "INTERNAL"
+	reasonInvalidRequest   = "INVALID_REQUEST"
+	reasonUnauthenticated  = "UNAUTHENTICATED"
+	reasonRoleRequired     = "ROLE_REQUIRED"
+	reasonBrokerFull       = "BROKER_FULL"
+	reasonDraining         = "DRAINING"
+	reasonStoreUnavailable = "STORE_UNAVAILABLE"
+	reasonNotFound         = "NOT_FOUND"
+	reasonAlreadyExists    = "ALREADY_EXISTS"
+	reasonEtagMismatch     = "ETAG_MISMATCH"
+	reasonPolicyReadOnly   = "POLICY_READ_ONLY"
+	reasonNotBuilt         = "NOT_BUILT"
+	reasonInternal         = "INTERNAL"
 )
 
 func reasons() []string {
 	return []string{
-		reasonInvalidRequest, reasonUnauthenticated, reasonRoleRequired, reasonBrokerFull, reasonDraining, reasonNotBuilt, reasonInternal,
+		reasonInvalidRequest, reasonUnauthenticated, reasonRoleRequired, reasonBrokerFull, reasonDraining, reasonStoreUnavailable,
+		reasonNotFound, reasonAlreadyExists, reasonEtagMismatch, reasonPolicyReadOnly, reasonNotBuilt, reasonInternal,
 	}
 }
 

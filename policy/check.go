@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/sallyport/sallyport/call"
 )
 
 // Problem is one reason why rules make no table.
@@ -84,12 +86,23 @@ func (c *checker) match(r *Rule) {
 	c.ports("match.ports", m.Ports)
 	if p := m.PathPrefix; p != "" && (p[0] != '/' || strings.ContainsAny(p, "?#")) {
 		c.add("match.path_prefix", `a path starts with "/" and has no query or fragment`)
+	} else if p != "" && !possible(p) {
+		c.add("match.path_prefix", "no call has such a path: write it as it stands in URLs, escaped, without dot segments, //, ; or escaped slashes")
 	}
 	for i, caller := range m.Callers {
-		if caller == "" {
-			c.add(fmt.Sprintf("match.callers[%d]", i), "a caller has a name: leave the entry out")
+		if caller == "" || len(caller) > maxIdentity || strings.ContainsFunc(caller, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			c.add(fmt.Sprintf("match.callers[%d]", i), "no caller has such a name: write 1 to 255 visible ASCII characters")
 		}
 	}
+}
+
+// maxIdentity bounds the name of a caller.
+const maxIdentity = 255
+
+// possible tells whether a URL can have a path below the prefix where prefixes count.
+func possible(prefix string) bool {
+	t, err := call.ParseTarget("http://example.com" + normalPrefix(prefix))
+	return err == nil && !t.Ambiguous()
 }
 
 // times compares what must not be shorter than something else of the same policy.

@@ -34,6 +34,14 @@ func TestCheckNamesTheField(t *testing.T) {
 		{"match.ports[0]", func(r *policy.Rule) { r.Match.Ports = []uint32{65536} }},
 		{"match.path_prefix", func(r *policy.Rule) { r.Match.PathPrefix = "v1" }},
 		{"match.path_prefix", func(r *policy.Rule) { r.Match.PathPrefix = "/v1?x" }},
+		// No call that is taken has such a path where prefixes count.
+		{"match.path_prefix", func(r *policy.Rule) { r.Match.PathPrefix = "/v1/../v2" }},
+		{"match.path_prefix", func(r *policy.Rule) { r.Match.PathPrefix = "/v1//v2" }},
+		{"match.path_prefix", func(r *policy.Rule) { r.Match.PathPrefix = "/v1;a" }},
+		{"match.path_prefix", func(r *policy.Rule) { r.Match.PathPrefix = "/v1%2Fv2" }},
+		{"match.path_prefix", func(r *policy.Rule) { r.Match.PathPrefix = "/v1/a b" }},
+		{"match.callers[0]", func(r *policy.Rule) { r.Match.Callers = []string{"a b"} }},
+		{"match.callers[0]", func(r *policy.Rule) { r.Match.Callers = []string{strings.Repeat("a", 256)} }},
 		{"match.callers[0]", func(r *policy.Rule) { r.Match.Callers = []string{""} }},
 		{"retry.backoff.cap", func(r *policy.Rule) {
 			r.Retry.Backoff.Base, r.Retry.Backoff.Cap = new(time.Second), new(time.Millisecond)

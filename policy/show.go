@@ -34,6 +34,17 @@ func (e *Effective) Leaves() []Leaf {
 	return out
 }
 
+// Merged is the values as a rule: each leaf as the policy that set it has it. Its name and revision are those of [Effective.Policy].
+func (e *Effective) Merged() *Rule {
+	name, revision, _ := strings.Cut(e.Policy, "@")
+	r := &Rule{Name: name}
+	r.Revision, _ = strconv.ParseUint(revision, 10, 64) // a table wrote it
+	if e.merged != nil {
+		r.Settings = *e.merged
+	}
+	return r
+}
+
 // show writes one leaf. The limit of the budget is shown as it counts, with the defaults of what the policy left out.
 func (e *Effective) show(path string, v reflect.Value) string {
 	if !isSet(v) {

@@ -18,7 +18,6 @@ import (
 // inputs are the files that `serve` is told of, read and checked.
 type inputs struct {
 	rules       *ruleset
-	table       *policy.Table
 	identities  *broker.Identities
 	certificate *keyPair
 	observer    *tracing.Observer
@@ -38,7 +37,7 @@ func loadInputs(ctx context.Context, s *settings, log *slog.Logger) (*inputs, er
 			return nil, err
 		}
 	}
-	if in.rules, in.table, err = loadRuleset(s.Policies, s.Secrets); err != nil {
+	if in.rules, err = loadRuleset(s.Policies, s.Secrets); err != nil {
 		return nil, err
 	}
 	// The one global of a library that is set: its logger would print OTEL_* values, which may be secrets, on standard error, and New

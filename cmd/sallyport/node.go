@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/engine"
 	"github.com/sallyport/sallyport/policy"
+	"github.com/sallyport/sallyport/store/sqlite"
 	"github.com/sallyport/sallyport/tracing"
 )
 
@@ -42,6 +45,8 @@ type node struct {
 	state     *brokerState
 	files     *reloader
 	sweeps    *sweeper
+	store     *sqlite.Store
+	lastGood  *lastGood
 	log       *slog.Logger
 }
 
@@ -70,6 +75,10 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	if err != nil {
 		return nil, failure(closing(err, grpcListener, httpListener))
 	}
+	store, table, err := openStore(ctx, s.Data, in.rules)
+	if err != nil {
+		return nil, failure(errors.Join(closing(err, grpcListener, httpListener), state.close()))
+	}
 	origins := engine.NewOrigins()
 	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(grpcListener, httpListener), Local: machine, Dev: s.Dev})
 	n := &node{
@@ -79,25 +88,49 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		state:     state,
 		files:     newReloader(rules, tokens, pair),
 		sweeps:    newSweeper(origins.Sweep),
+		store:     store,
+		lastGood:  newLastGood(s.Data, in.rules.all, log),
 		log:       log,
 	}
-	n.longest.Store(int64(longestCall(in.rules.rules)))
+	n.longest.Store(int64(longestCall(in.rules.all.Rules())))
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: engine.New(n.transport, n.observer, g, origins), Observer: n.observer,
 		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
-	}, in.table)
+	}, table)
+	in.rules.all.Enforce(n.enforcing(calls))
 	n.server = broker.NewServer(calls, broker.ServerConfig{Identities: in.identities, TLS: in.certificate.config(), Log: log}) //nolint:contextcheck // its handlers take the context of their stream
 	n.health = newHTTP(n.server.Draining, n.observer.Scrape(log), in.certificate.config(), log)
 	told := reloadLog{log, n.observer.Reloaded}
-	rules.reload = func() { in.rules.reload(told, n.enforcing(calls)) }
+	rules.reload = func() { in.rules.reload(told) }
 	tokens.reload = func() { reloadTokens(s.Tokens, n.server, told) }
 	pair.reload = func() { in.certificate.reload(told) }
 	n.watch(s, origins)
-	announce(s, n, in.rules.rules, state, log)
+	announce(s, n, in.rules.all.Rules(), state, log)
 	n.serve(grpcListener, httpListener)
 	go n.files.run()
 	go n.sweeps.run()
+	go n.lastGood.run()
 	return n, nil
+}
+
+// storeName is the file of the data directory with what operators wrote.
+const storeName = "sallyport.db"
+
+// openStore opens it, and gives the first table of all policies.
+func openStore(ctx context.Context, dir string, rules *ruleset) (*sqlite.Store, *policy.Table, error) {
+	store, err := sqlite.Open(ctx, filepath.Join(dir, storeName))
+	if err == nil {
+		var table *policy.Table
+		if table, err = rules.open(ctx, store); err == nil {
+			return store, table, nil
+		}
+		err = errors.Join(err, store.Close())
+	}
+	lastGood := filepath.Join(dir, lastGoodName)
+	if _, statErr := os.Stat(lastGood); statErr != nil {
+		return nil, nil, err //nolint:wrapcheck // names the file and the fix
+	}
+	return nil, nil, fmt.Errorf("%w\nthe policies it had are in %s: --data with another directory and --policies with a copy of that file starts a broker with them", err, lastGood)
 }
 
 // closing gives back the listeners of a start that failed.
@@ -148,13 +181,14 @@ func (n *node) stop(ctx context.Context) error {
 	n.server.Drain(ctx) // first of all: from now on no call is taken
 	n.files.close()
 	n.sweeps.close()
+	n.lastGood.close()
 	err := n.health.Close() // to the last moment it told that the broker drains
 	_ = n.serving.Wait()    // they report through failed
 	n.transport.Close()
 	if err := n.observer.Close(ctx); err != nil {
 		n.log.Warn("the last spans were not exported", "error", err)
 	}
-	if err = errors.Join(err, n.state.close()); err != nil {
+	if err = errors.Join(err, n.store.Close(), n.state.close()); err != nil {
 		return fmt.Errorf("at the end: %w", err)
 	}
 	return nil

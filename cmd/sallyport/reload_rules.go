@@ -1,52 +1,57 @@
 package main
 
 import (
+	"context"
 	"reflect"
 	"strings"
 	"sync/atomic"
 
+	"github.com/sallyport/sallyport/admin"
 	"github.com/sallyport/sallyport/broker"
 	"github.com/sallyport/sallyport/egress"
 	"github.com/sallyport/sallyport/policy"
 )
 
 // ruleset is what the policy file and the secrets directory said last. They are read together: a policy is sound with its secrets
-// only, and both go into force as one table.
+// only, and both go into force as one table, with the policies that operators wrote.
 type ruleset struct {
 	policies, dir string // paths; "" for none
 	generations   atomic.Uint64
 	revisions     revisions
 
-	rules   []policy.Rule
+	rules   []policy.Rule // of the file
 	secrets *egress.Secrets
+	all     *admin.Policies // nil until open
 }
 
-// loadRuleset reads both, and gives the first table.
-func loadRuleset(policies, dir string) (*ruleset, *policy.Table, error) {
+// loadRuleset reads both.
+func loadRuleset(policies, dir string) (*ruleset, error) {
 	r := &ruleset{policies: policies, dir: dir, revisions: revisions{}}
 	var err error
 	if r.secrets, err = loadSecrets(dir); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	rules, err := loadRules(policies, r.secrets)
 	if err != nil {
-		return nil, nil, err
-	}
-	table, err := r.compile(rules, r.secrets)
-	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	r.rules = r.revisions.rise(rules)
-	return r, table, nil
+	return r, nil
 }
 
-func (r *ruleset) compile(rules []policy.Rule, secrets *egress.Secrets) (*policy.Table, error) {
-	return compileRules(r.policies, rules, policy.Options{Generations: &r.generations, Secrets: secrets})
+// open adds the policies of the store, and gives the first table.
+func (r *ruleset) open(ctx context.Context, store admin.PolicyStore) (*policy.Table, error) {
+	var table *policy.Table
+	var err error
+	r.all, table, err = admin.OpenPolicies(ctx, admin.PoliciesConfig{
+		Store: store, Parse: broker.ParsePolicyDocument, Generations: &r.generations,
+	}, r.rules, r.secrets)
+	return table, err
 }
 
 // reload reads both again. What is refused stays as it was; where the two do not fit each other, the one that fits the other's old
-// form goes into force alone. enforce gets what is new, if anything is.
-func (r *ruleset) reload(log reloadLog, enforce func(*policy.Table, []policy.Rule)) {
+// form goes into force alone.
+func (r *ruleset) reload(log reloadLog) {
 	secrets, err := loadSecrets(r.dir)
 	if err != nil {
 		log.refused("secrets", err)
@@ -54,13 +59,13 @@ func (r *ruleset) reload(log reloadLog, enforce func(*policy.Table, []policy.Rul
 	}
 	rules, err := loadRules(r.policies, secrets)
 	if err == nil {
-		r.replace(log, rules, secrets, enforce)
+		r.replace(log, rules, secrets)
 		return
 	}
-	if lost := policy.CheckSecrets(r.rules, secrets); len(lost) == 0 {
+	if lost := policy.CheckSecrets(r.all.Rules(), secrets); len(lost) == 0 {
 		log.refused("policies", err)
 		if !secrets.Equal(r.secrets) {
-			r.replace(log, r.rules, secrets, enforce)
+			r.replace(log, r.rules, secrets)
 		}
 		return
 	}
@@ -70,25 +75,24 @@ func (r *ruleset) reload(log reloadLog, enforce func(*policy.Table, []policy.Rul
 		log.refused("policies", err)
 		return
 	}
-	r.replace(log, rules, r.secrets, enforce)
+	r.replace(log, rules, r.secrets)
 }
 
 // replace makes the new table, unless nothing has changed: another one would cost every idle connection.
-func (r *ruleset) replace(log reloadLog, rules []policy.Rule, secrets *egress.Secrets, enforce func(*policy.Table, []policy.Rule)) {
+func (r *ruleset) replace(log reloadLog, rules []policy.Rule, secrets *egress.Secrets) {
 	risen := r.revisions.risen(rules)
 	same := secrets.Equal(r.secrets)
 	if same && reflect.DeepEqual(risen, r.rules) {
 		log.sound("policies", "policies and secrets are unchanged")
 		return
 	}
-	table, err := r.compile(risen, secrets)
-	if err != nil {
+	// Nobody waits for it but the writes of operators, which are bounded.
+	if err := r.all.Replace(context.Background(), risen, secrets); err != nil {
 		log.refused("policies", err)
 		return
 	}
 	changed, removed := difference(r.rules, risen)
 	r.rules, r.secrets = r.revisions.rise(risen), secrets
-	enforce(table, r.rules)
 	log.sound("policies", "reloaded", "what", "policies and secrets", "policies", len(risen), "changed", strings.Join(changed, " "),
 		"removed", strings.Join(removed, " "), "secrets_changed", !same)
 }

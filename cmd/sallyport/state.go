@@ -86,9 +86,14 @@ func writeState(path string, s *brokerState) error {
 	if err != nil {
 		return err //nolint:wrapcheck // cannot happen, and the caller says what was attempted
 	}
+	return writeWhole(path, append(content, '\n'))
+}
+
+// writeWhole replaces a file whole.
+func writeWhole(path string, content []byte) error {
 	next := path + ".next"
-	if err := os.WriteFile(next, append(content, '\n'), 0o600); err != nil {
-		return err //nolint:wrapcheck // the caller names the directory
+	if err := os.WriteFile(next, content, 0o600); err != nil {
+		return err //nolint:wrapcheck // the caller says what was attempted
 	}
 	return os.Rename(next, path) //nolint:wrapcheck // as above
 }

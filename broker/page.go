@@ -1,0 +1,72 @@
+package broker
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+)
+
+// The sizes of a page.
+const (
+	defaultPage = 50
+	maxPage     = 1000
+)
+
+// paged is a request for a page.
+type paged interface {
+	GetPageSize() int32
+	GetPageToken() string
+}
+
+// page is what a request asks for: size things after the one that was last on the page before, "" for the first page.
+type page struct {
+	size  int
+	after string
+}
+
+// pageOf reads it. A token says after which thing a page begins, and not at which number, so that it survives what is inserted.
+func pageOf(req paged) (page, error) {
+	d := decoder{}
+	p := page{size: int(req.GetPageSize())}
+	switch {
+	case p.size < 0:
+		d.add("page_size", "is negative; leave it out for 50")
+	case p.size == 0:
+		p.size = defaultPage
+	case p.size > maxPage:
+		p.size = maxPage
+	}
+	if token := req.GetPageToken(); token != "" {
+		raw, err := base64.RawURLEncoding.DecodeString(token)
+		after, ok := strings.CutPrefix(string(raw), pageMark)
+		if err != nil || !ok || after == "" {
+			d.add("page_token", notAToken)
+		}
+		p.after = after
+	}
+	return p, invalid(d.violations)
+}
+
+const (
+	// pageMark tells a token from something else that is base64.
+	pageMark  = "after:"
+	notAToken = "is none that a page ended with; leave it out for the first page"
+)
+
+// number reads what a page begins after where things are numbered; 0 for the first page.
+func (p *page) number() (uint64, error) {
+	if p.after == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(p.after, 10, 64)
+	if err != nil || n <= 0 {
+		d := decoder{}
+		d.add("page_token", notAToken)
+		return 0, invalid(d.violations)
+	}
+	return uint64(n), nil
+}
+
+func pageToken(last string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(pageMark + last))
+}
