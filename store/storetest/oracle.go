@@ -141,11 +141,11 @@ func (d *drive) records(r *rapid.T) {
 
 // same compares all that is stored, after every step.
 func (d *drive) same(*rapid.T) {
-	got, err := readAll(d.t.Context(), d.got)
+	got, err := Read(d.t.Context(), d.got)
 	if err != nil {
 		d.r.Fatal(err)
 	}
-	want, err := readAll(d.t.Context(), d.want)
+	want, err := Read(d.t.Context(), d.want)
 	if err != nil {
 		d.r.Fatal(err)
 	}

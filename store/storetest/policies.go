@@ -197,7 +197,9 @@ func documents(t *testing.T, s admin.Store) {
 
 func times(t *testing.T, s admin.Store) {
 	for i, instant := range []time.Time{
-		at(1), {}, time.Unix(0, 0), time.Unix(-1, 999_999_999), time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC),
+		at(1),
+		{},
+		time.Unix(0, 0), time.Unix(-1, 999_999_999), time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC),
 		time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Date(1677, 1, 1, 0, 0, 0, 1, time.UTC),
 		time.Date(2263, 1, 1, 0, 0, 0, 1, time.UTC), time.Date(2026, 1, 1, 0, 0, 0, 120_000_000, time.Local), //nolint:gosmopolitan // so that it must come back in UTC
 		time.Now(), // with a reading of the monotonic clock

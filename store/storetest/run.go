@@ -70,8 +70,8 @@ func grow(t testing.TB, s admin.Store, name string, from, to uint64) {
 	}
 }
 
-// contents is all that a store has.
-type contents struct {
+// Contents is all that a store has.
+type Contents struct {
 	Policies  []admin.Stored
 	Revisions map[string][]admin.Stored
 	Forced    []admin.Forced
@@ -81,17 +81,18 @@ type contents struct {
 const all = 1 << 20
 
 // read reads everything.
-func read(t testing.TB, s admin.Store) contents {
+func read(t testing.TB, s admin.Store) Contents {
 	t.Helper()
-	c, err := readAll(t.Context(), s)
+	c, err := Read(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func readAll(ctx context.Context, s admin.Store) (contents, error) {
-	c := contents{Revisions: map[string][]admin.Stored{}}
+// Read reads everything: an error, or all of it.
+func Read(ctx context.Context, s admin.Store) (Contents, error) {
+	c := Contents{Revisions: map[string][]admin.Stored{}}
 	var err error
 	if c.Policies, err = s.Policies(ctx); err != nil {
 		return c, err
@@ -159,7 +160,7 @@ func refused(t testing.TB, what string, err error) {
 }
 
 // unchanged wants the store to be as it was.
-func unchanged(t testing.TB, s admin.Store, before contents) {
+func unchanged(t testing.TB, s admin.Store, before Contents) {
 	t.Helper()
 	equal(t, "the store changed", read(t, s), before)
 }
