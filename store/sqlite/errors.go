@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
 
 	driver "modernc.org/sqlite"
@@ -51,7 +52,9 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		// SQLite was interrupted, or the pool gave up; what they say of it differs.
 		return fmt.Errorf("store %s: %w", s.path, ctx.Err())
 	}
-	if kind := kindOf(err); kind != nil && !errors.Is(err, kind) {
+	kind := kindOf(err)
+	err = oneLine{err}
+	if kind != nil && !errors.Is(err, kind) {
 		err = fmt.Errorf("%w: %w", kind, err)
 	}
 	for _, f := range fixes {
@@ -98,3 +101,10 @@ func kindOfCode(code int) error {
 		return nil
 	}
 }
+
+// oneLine is an error whose text has no line breaks: SQLite cites the statements of a schema.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+
+func (e oneLine) Unwrap() error { return e.error }

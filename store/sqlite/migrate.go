@@ -17,8 +17,8 @@ var migrations embed.FS
 // applicationID stands in the header of our files, see the first migration.
 const applicationID = 0x53707274
 
-// check refuses what is not ours or is damaged. The quick check reads every page; it does not compare indexes with their tables and
-// knows nothing of what is inside a value: for that there are the sums.
+// check refuses what is not ours or is damaged. It is the whole check and not the quick one, which leaves out whether an index fits
+// its table: a page of revisions would lack some, and no sum would tell. What is inside a value only the sums know.
 func check(ctx context.Context, db *sql.DB) error {
 	var id int64
 	if err := db.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
@@ -28,7 +28,7 @@ func check(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("%w: it is not a store of Sallyport (application id %#x)", ErrDamaged, id)
 	}
 	var found string
-	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
+	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&found); err != nil {
 		return err //nolint:wrapcheck // explained by Open
 	}
 	if found != "ok" {

@@ -64,8 +64,11 @@ func (s *Store) open(ctx context.Context, wait time.Duration) error {
 	if err := migrate(ctx, s.writer); err != nil {
 		return err
 	}
-	// Neither a lock nor a file that cannot be written shows before the first write.
-	return transact(ctx, s.writer, func(*sql.Tx) error { return nil })
+	// Neither a lock nor a file that cannot be written shows before something writes, even if it changes nothing.
+	return transact(ctx, s.writer, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "DELETE FROM forced_breakers WHERE false")
+		return err //nolint:wrapcheck // explained by Open
+	})
 }
 
 // Close ends what is going on and closes the file. Nothing may be called after it.
