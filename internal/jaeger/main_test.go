@@ -1,6 +1,7 @@
 package jaeger
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	program = filepath.Join(dir, "sallyport")
-	if err := process.Build(program); err != nil {
+	if err := process.Build(context.Background(), program); err != nil {
 		_ = os.RemoveAll(dir)
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

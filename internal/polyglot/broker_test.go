@@ -28,7 +28,7 @@ func startBroker(t *testing.T) string {
 	t.Helper()
 	process.DependOnSources(t)
 	program := filepath.Join(t.TempDir(), "sallyport")
-	if err := process.Build(program); err != nil {
+	if err := process.Build(t.Context(), program); err != nil {
 		t.Fatal(err)
 	}
 	broker, address := process.Serve(t, process.Environment(), program, policies)

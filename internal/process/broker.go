@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,8 +15,8 @@ import (
 const root = "../.."
 
 // Build builds the broker into that file, as `make build` does and from the same cache.
-func Build(program string) error {
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "./cmd/sallyport")
+func Build(ctx context.Context, program string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "./cmd/sallyport") //nolint:gosec // where a test wants it
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
