@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sallyport/sallyport/client"
-	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
 const (
@@ -36,20 +35,15 @@ const (
 // inFlight measures what calls in flight cost in memory: the broker's resident set at rest, with every call waiting for its upstream,
 // and after all have ended.
 func inFlight(ctx context.Context, calls int) error {
-	upstream, err := startChild(ctx, roleSlow, nil)
+	upstream, broker, stop, err := startPair(ctx, roleSlow)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = upstream.stop() }() // nothing is measured any more
-	broker, err := startChild(ctx, roleBroker, upstream.at)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = broker.stop() }() // as above
+	defer stop()
 	var clients []*client.Client
 	defer func() {
 		for _, c := range clients {
-			_ = c.Close() // as above
+			_ = c.Close() // nothing is measured any more
 		}
 	}()
 	for range (calls + streamsUsed - 1) / streamsUsed {
@@ -77,7 +71,7 @@ type memory struct {
 
 func (m *memory) measure(ctx context.Context, clients []*client.Client) (err error) {
 	for _, c := range clients { // the connections belong to the broker at rest
-		if err := held(ctx, c, m.upstream+"/now"); err != nil {
+		if err := succeed(ctx, c, m.upstream+"/now", heldFor); err != nil {
 			return err
 		}
 	}
@@ -86,7 +80,7 @@ func (m *memory) measure(ctx context.Context, clients []*client.Client) (err err
 	}
 	group, calling := errgroup.WithContext(ctx)
 	for i := range m.calls {
-		group.Go(func() error { return held(calling, clients[i%len(clients)], m.upstream+"/hold") })
+		group.Go(func() error { return succeed(calling, clients[i%len(clients)], m.upstream+"/hold", heldFor) })
 	}
 	err = m.reached(calling)
 	if err == nil {
@@ -180,19 +174,6 @@ func startSlow(ctx context.Context) (ready, func(), error) {
 		_ = server.Close() // nothing is measured any more
 		_ = serving.Wait() // says that the server was closed
 	}, nil
-}
-
-func held(ctx context.Context, c *client.Client, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, heldFor)
-	defer cancel()
-	resp, err := c.Call(ctx, &pb.CallRequest{Request: &pb.HttpRequest{Method: "GET", Url: url}})
-	if err != nil {
-		return err
-	}
-	if resp.GetOutcome() != pb.Outcome_OUTCOME_SUCCESS {
-		return errors.New(resp.GetOutcome().String() + ": " + resp.GetDetail())
-	}
-	return nil
 }
 
 func (m *memory) report() string {

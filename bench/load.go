@@ -111,6 +111,20 @@ func (f *fleet) closed(ctx context.Context, c cell, url string, length time.Dura
 	return s, nil
 }
 
+// succeed makes a call that must succeed, whatever its answer holds.
+func succeed(ctx context.Context, c *client.Client, url string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	resp, err := c.Call(ctx, &pb.CallRequest{Request: &pb.HttpRequest{Method: "GET", Url: url}})
+	if err != nil {
+		return err
+	}
+	if resp.GetOutcome() != pb.Outcome_OUTCOME_SUCCESS {
+		return fmt.Errorf("%s: %s", resp.GetOutcome(), resp.GetDetail())
+	}
+	return nil
+}
+
 func callOnce(ctx context.Context, cl *client.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

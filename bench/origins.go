@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sallyport/sallyport/client"
-	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
 // callersAtOnce go through the origins.
@@ -19,21 +17,16 @@ const callersAtOnce = 32
 // idleOrigins measures what origins that were called once cost in memory when nothing goes to them any more. All are names of the one
 // upstream, and none keeps a connection.
 func idleOrigins(ctx context.Context, n int) error {
-	upstream, err := startChild(ctx, roleUpstream, nil)
+	upstream, broker, stop, err := startPair(ctx, roleUpstream)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = upstream.stop() }() // nothing is measured any more
-	broker, err := startChild(ctx, roleBroker, upstream.at)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = broker.stop() }() // as above
+	defer stop()
 	c, err := client.Dial(broker.at.GRPC, client.Config{})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // as above
+	defer func() { _ = c.Close() }() // nothing is measured any more
 	at, err := url.Parse(upstream.at.HTTP)
 	if err != nil {
 		return err //nolint:wrapcheck // of our own child
@@ -66,18 +59,7 @@ func visit(ctx context.Context, c *client.Client, port string, first, n int) err
 	group.SetLimit(callersAtOnce)
 	for i := range n {
 		origin := fmt.Sprintf("http://origin%d.example.com:%s", first+i, port)
-		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			resp, err := c.Call(ctx, &pb.CallRequest{Request: &pb.HttpRequest{Method: "GET", Url: origin + onceOnly}})
-			if err != nil {
-				return err
-			}
-			if resp.GetOutcome() != pb.Outcome_OUTCOME_SUCCESS {
-				return errors.New(resp.GetOutcome().String() + ": " + resp.GetDetail())
-			}
-			return nil
-		})
+		group.Go(func() error { return succeed(ctx, c, origin+onceOnly, callTimeout) })
 	}
 	return group.Wait() //nolint:wrapcheck // of our own function
 }

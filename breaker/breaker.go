@@ -54,7 +54,7 @@ type Breaker struct {
 // longAgo is before every window.
 const longAgo = time.Duration(math.MinInt64 / 2)
 
-// New makes a closed breaker. The configuration must be one that [Config.Validate] takes.
+// New makes a closed breaker. The configuration is within the bounds of its fields: the policy refuses any other.
 func New(c Config) *Breaker {
 	b := &Breaker{config: c, mode: Auto, state: Closed}
 	b.forgetLocked()

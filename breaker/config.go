@@ -1,8 +1,6 @@
 package breaker
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"time"
 )
@@ -41,35 +39,6 @@ type Config struct {
 	// TimeoutFloor excuses the time-out of an attempt that its caller gave less than this (the exact rule stands at
 	// [Attempt.Cut]); default 1s. 0: every time-out counts.
 	TimeoutFloor time.Duration
-}
-
-// Validate names the first field that no breaker can work with.
-func (c Config) Validate() error {
-	switch {
-	case !(c.FailureRate > 0 && c.FailureRate <= 1): // also NaN
-		return fmt.Errorf("failure_rate: %v is not above 0 and at most 1", c.FailureRate)
-	case c.MinRequests == 0:
-		return errors.New("min_requests: must be at least 1")
-	case c.Window <= 0:
-		return fmt.Errorf("window: %v is not above 0", c.Window)
-	case c.OpenBase <= 0:
-		return fmt.Errorf("open_base: %v is not above 0", c.OpenBase)
-	case c.OpenCap <= 0:
-		return fmt.Errorf("open_cap: %v is not above 0", c.OpenCap)
-	case !(c.OpenJitter >= 0) || math.IsInf(c.OpenJitter, 1):
-		return fmt.Errorf("open_jitter: %v is not a number from 0 up", c.OpenJitter)
-	case c.CloseAfter == 0:
-		return errors.New("close_after: must be at least 1")
-	case c.SlowCallThreshold < 0:
-		return fmt.Errorf("slow_call_threshold: %v is negative", c.SlowCallThreshold)
-	case !(c.SlowCallRate >= 0 && c.SlowCallRate <= 1):
-		return fmt.Errorf("slow_call_rate: %v is not between 0 and 1", c.SlowCallRate)
-	case c.Ramp < 0:
-		return fmt.Errorf("ramp: %v is negative", c.Ramp)
-	case c.TimeoutFloor < 0:
-		return fmt.Errorf("timeout_floor: %v is negative", c.TimeoutFloor)
-	}
-	return nil
 }
 
 // cooldown is the open time after so many failed probes in a row. The cap comes before the jitter: origins that reached it

@@ -153,9 +153,6 @@ func (l *life) compare(t *rapid.T) {
 
 func live(t *rapid.T) {
 	c := drawConfig(t)
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
 	l := &life{b: breaker.New(c), o: newOracle(c)}
 	l.b.Snapshot(zero) // its clock begins here
 	if rapid.Bool().Draw(t, "warm") {

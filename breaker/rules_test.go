@@ -3,7 +3,6 @@ package breaker_test
 import (
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -351,31 +350,6 @@ func TestTimeNeverRunsBackwards(t *testing.T) {
 		attempt(t, b, zero.Add(time.Hour), patient("a"), lost)
 	}
 	refused(t, b, zero, patient("a"), breaker.RefusedOpen, time.Second)
-}
-
-func TestValidateNamesTheField(t *testing.T) {
-	if err := usual().Validate(); err != nil {
-		t.Errorf("the defaults: %v", err)
-	}
-	for field, spoil := range map[string]func(*breaker.Config){
-		"failure_rate":        func(c *breaker.Config) { c.FailureRate = math.NaN() },
-		"min_requests":        func(c *breaker.Config) { c.MinRequests = 0 },
-		"window":              func(c *breaker.Config) { c.Window = 0 },
-		"open_base":           func(c *breaker.Config) { c.OpenBase = -1 },
-		"open_cap":            func(c *breaker.Config) { c.OpenCap = 0 },
-		"open_jitter":         func(c *breaker.Config) { c.OpenJitter = math.Inf(1) },
-		"close_after":         func(c *breaker.Config) { c.CloseAfter = 0 },
-		"slow_call_threshold": func(c *breaker.Config) { c.SlowCallThreshold = -1 },
-		"slow_call_rate":      func(c *breaker.Config) { c.SlowCallRate = 1.1 },
-		"ramp":                func(c *breaker.Config) { c.Ramp = -1 },
-		"timeout_floor":       func(c *breaker.Config) { c.TimeoutFloor = -1 },
-	} {
-		c := usual()
-		spoil(&c)
-		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), field+": ") {
-			t.Errorf("%s: %v", field, err)
-		}
-	}
 }
 
 func TestEveryWordIsKnown(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sallyport/sallyport/engine"
@@ -153,7 +154,8 @@ func (r *reception) waitForSlot(ctx context.Context, a *arrival) error {
 		return nil
 	case <-patience.C:
 		r.giveUp(a, tooMany)
-	case <-ctx.Done(): // nobody reads this any more, or it was given up and [reception.end] knows why
+	case <-ctx.Done(): // its caller went away; or it was given up, and [reception.end] knows why
+		return status.FromContextError(ctx.Err()).Err()
 	}
 	return crowded()
 }

@@ -255,6 +255,31 @@ func leftEmpty(t *testing.T, r *reception, slots int) {
 	}
 }
 
+// Who goes away while it waits for a slot was not refused: it is in no count of refusals.
+func TestCallerThatLeavesTheQueueWasNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, o := newPipes(), counting(t)
+		r := start(t, setup{listener: p, sender: senderFunc(nil), observer: o, limits: Limits{MaxBytes: 20 << 20}})
+		c := rawDial(t, p.dial(), false)
+		const waits = minSlots/2 + 1
+		for n := range uint32(waits) {
+			c.half(2*n+1, pb.CallService_Call_FullMethodName, large)
+		}
+		synctest.Wait()
+		if got := r.server.Load().Calling.Waiting; got != 1 {
+			t.Fatalf("%d wait", got)
+		}
+		c.write(func() error { return c.framer.WriteRSTStream(2*waits-1, http2.ErrCodeCancel) })
+		synctest.Wait()
+		if got := r.server.Load().Calling.Waiting; got != 0 {
+			t.Errorf("%d wait when it has gone", got)
+		}
+		if got := failures(t, o)[reasonBrokerFull]; got != "0" {
+			t.Errorf("%s refused", got)
+		}
+	})
+}
+
 // The wait for a slot ends before the deadline of the RPC; its caller would not learn otherwise that nothing was sent.
 func TestWaitForASlotEndsBeforeTheDeadline(t *testing.T) {
 	for timeout, after := range map[string]time.Duration{"2S": 1900 * time.Millisecond, "100m": 90 * time.Millisecond, "6S": receivePatience} {

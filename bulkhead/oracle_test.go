@@ -96,7 +96,7 @@ func TestQueueFollowsTheOracle(t *testing.T) {
 				slot, w, err := b.Enter(epoch, caller, c, long)
 				switch {
 				case m.limit == 0 || m.inFlight < m.limit:
-					if !slot.Held() {
+					if slot == (bulkhead.Slot{}) {
 						t.Fatalf("%d of %d in flight, and no slot: %v", m.inFlight, m.limit, err)
 					}
 					m.inFlight++

@@ -36,9 +36,6 @@ func (s Slot) Release() bool {
 	return true
 }
 
-// Held reports whether this is a slot at all; it says nothing about whether it was released.
-func (s Slot) Held() bool { return s.hold != nil }
-
 func (b *Bulkhead) takeLocked() Slot {
 	b.inFlight++
 	h := b.spare

@@ -36,8 +36,8 @@ func TestWaiterGetsTheSlotWhenItIsFree(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			slot, waited := enter(b, "b", bulkhead.Normal, long)
-			if !slot.Held() || waited != 300*time.Millisecond {
-				t.Errorf("slot %v after %v, want one after 300ms", slot.Held(), waited)
+			if slot == (bulkhead.Slot{}) || waited != 300*time.Millisecond {
+				t.Errorf("slot %v after %v, want one after 300ms", slot, waited)
 			}
 			slot.Release()
 		})
@@ -53,8 +53,8 @@ func TestWaitEndsAtItsDeadline(t *testing.T) {
 		b := bulkhead.New(bulkhead.Config{MaxInFlight: 1, MaxPending: 10, PendingWait: time.Second})
 		first := slotOf(t, b, "a")
 		for remaining, want := range map[time.Duration]time.Duration{time.Hour: time.Second, 900 * time.Millisecond: 90 * time.Millisecond} {
-			if slot, waited := enter(b, "b", bulkhead.Critical, remaining); slot.Held() || waited != want {
-				t.Errorf("slot %v after %v, want none after %v", slot.Held(), waited, want)
+			if slot, waited := enter(b, "b", bulkhead.Critical, remaining); slot != (bulkhead.Slot{}) || waited != want {
+				t.Errorf("slot %v after %v, want none after %v", slot, waited, want)
 			}
 		}
 		first.Release()
@@ -72,7 +72,7 @@ func TestGrantAndDeadlineInTheSameInstant(t *testing.T) {
 			var served atomic.Int32
 			for i := range 5 {
 				wg.Go(func() {
-					if slot, _ := enter(b, fmt.Sprint(i), bulkhead.Critical, long); slot.Held() {
+					if slot, _ := enter(b, fmt.Sprint(i), bulkhead.Critical, long); slot != (bulkhead.Slot{}) {
 						served.Add(1)
 						slot.Release()
 					}
@@ -100,7 +100,7 @@ func TestStormKeepsTheLimit(t *testing.T) {
 		for i := range 200 {
 			wg.Go(func() {
 				slot, waited := enter(b, fmt.Sprint(i%7), bulkhead.Criticality(i%3+1), long)
-				if !slot.Held() {
+				if slot == (bulkhead.Slot{}) {
 					refused.Add(1)
 					return
 				}

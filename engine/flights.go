@@ -88,11 +88,11 @@ func (r *run) listen(ctx context.Context, step *Step) Step {
 
 func (r *run) touchDown(ctx context.Context, f *flight) Step {
 	r.hasLanded(f)
+	r.taken = f.taken // whatever panics from here on, it comes back
 	if f.crashed != nil {
-		f.taken.giveBack(time.Now())
 		panic(f.crashed)
 	}
-	return r.landed(ctx, f.attempt.Number, &f.taken, &f.result)
+	return r.landed(ctx, f.attempt.Number, &f.result)
 }
 
 func (r *run) cancelFlights() {

@@ -330,6 +330,46 @@ func TestPanicBesideAnotherAttemptLeavesNothingTaken(t *testing.T) {
 	})
 }
 
+// fragile panics when it hears of the breaker, which is while an attempt that has landed settles.
+type fragile struct {
+	traced
+	whole *bool
+}
+
+func (f fragile) Noticed(_ context.Context, _ time.Time, n engine.Notice) {
+	if n.What == engine.WhatMove && !*f.whole {
+		panic("of the test")
+	}
+}
+
+// The same where the panic comes after the attempt, from whoever is told what became of it.
+func TestPanicAfterALandingLeavesNothingTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := hedged(t)
+		p.Concurrency = policy.Concurrency{MaxInFlight: 1}
+		p.Breaker.ConsecutiveFailures, p.Breaker.MinDistinctCallers, p.Breaker.OpenJitter = 1, 1, 0
+		whole := false
+		sender := senderFunc(func(context.Context, *call.Call, call.Attempt) call.Result {
+			if whole {
+				return status(200)
+			}
+			return status(500)
+		})
+		s := &shop{engine: engine.New(sender, fragile{whole: &whole}, guard.New(guard.Config{}), engine.NewOrigins()), policy: p}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			s.call(t.Context(), "one", "h.example.com", time.Minute)
+		}()
+		whole = true
+		time.Sleep(time.Second) // the cooldown
+		ended(t, s.call(t.Context(), "one", "h.example.com", time.Minute), call.OutcomeSuccess, call.ReasonSuccess, 1)
+	})
+}
+
 // An answer that is at hand when the next hedge is due goes first: nothing more is sent.
 func TestAnswerAtHandGoesBeforeAHedge(t *testing.T) {
 	for range 50 { // a select between the two would pick either

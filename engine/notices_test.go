@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,6 +121,41 @@ func TestTokenOfADeadCallIsToldHandedBack(t *testing.T) {
 		s.call(ctx, "one", "api.example.com", time.Minute)
 		if granted, back := len(seen.of(engine.WhatTokenGranted)), len(seen.of(engine.WhatTokenHandedBack)); granted != 1 || back != 1 {
 			t.Errorf("%d granted, %d handed back", granted, back)
+		}
+	})
+}
+
+// What is told of a wait is its own length, also where another one came before it.
+func TestWaitsAreToldOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, seen := worked(t), &notices{}
+		p.Breaker.ConsecutiveFailures, p.Breaker.MinRequests = 0, 1_000_000
+		sends := map[string]int{}
+		sender := senderFunc(func(_ context.Context, c *call.Call, _ call.Attempt) call.Result {
+			sends[c.Caller]++
+			switch {
+			case c.Caller == "two":
+				return status(503, call.Header{Name: "Retry-After", Value: "2"})
+			case sends["one"] == 1:
+				return status(500)
+			}
+			return status(200)
+		})
+		s := &shop{engine: engine.New(sender, seen, guard.New(guard.Config{}), engine.NewOrigins()), policy: p}
+		var other sync.WaitGroup
+		other.Go(func() {
+			time.Sleep(100 * time.Millisecond) // one waits for its retry
+			s.call(t.Context(), "two", "api.example.com", time.Second)
+		})
+		f := s.call(t.Context(), "one", "api.example.com", time.Minute)
+		ended(t, f, call.OutcomeSuccess, call.ReasonSuccess, 2)
+		other.Wait()
+		if waited := f.Attempts[1].Waited; waited != 2100*time.Millisecond {
+			t.Errorf("waited %s", waited)
+		}
+		want := []string{"wait RETRY STATUS_RETRYABLE 200ms", "wait RETRY ORIGIN_HELD 1.9s"}
+		if got := told(seen.of(engine.WhatWait)); !slices.Equal(got, want) {
+			t.Errorf("told %q, want %q", got, want)
 		}
 	})
 }

@@ -36,7 +36,8 @@ type Plan struct {
 	planned    call.Decision   // the repeat that waits for a token
 	waited     time.Duration   // backoff and hold before the next attempt
 	held       time.Duration   // waited for holds altogether
-	holding    bool            // the wait is for a hold
+	pause      time.Duration   // the wait that began last
+	holding    bool            // it is for a hold
 	retryAfter time.Duration   // when a refusal says to come again
 	told       told            // what the last result means for what is shared
 	effect     call.Effect     // what is known so far
@@ -173,6 +174,9 @@ func (p *Plan) kind() call.Kind {
 
 // heldUp waits for the end of a hold, if the call has the time and the policy the patience (semantics.md §4).
 func (p *Plan) heldUp(now time.Time, ev Event) Step {
+	if p.gone(now, ev) {
+		return p.final(now, call.OutcomeCancelled, call.ReasonCancelled)
+	}
 	wait := ev.Until.Sub(now)
 	if p.held+wait > p.policy.Retry.RetryAfterMax || !p.fits(now, wait) {
 		p.retryAfter = wait
@@ -180,9 +184,7 @@ func (p *Plan) heldUp(now time.Time, ev Event) Step {
 	}
 	p.held += wait
 	wait = p.spread(now, wait)
-	p.waited += wait
-	p.holding = true
-	return Step{Kind: StepWait, Until: now.Add(wait)}
+	return p.rest(now, wait, true)
 }
 
 // refused ends the call by a refusal of ours. The upstream's last answer stays.
@@ -381,11 +383,17 @@ func (p *Plan) again(now time.Time, reason call.Reason, wait time.Duration) Step
 // granted carries the planned repeat out: what it costs has been paid.
 func (p *Plan) granted(now time.Time) Step {
 	p.decide(p.planned)
-	p.waited, p.holding = p.planned.Wait, false
-	if p.waited == 0 {
+	if p.planned.Wait == 0 {
 		return p.admit(now)
 	}
-	return Step{Kind: StepWait, Until: now.Add(p.waited)}
+	return p.rest(now, p.planned.Wait, false)
+}
+
+// rest begins a wait before the next attempt.
+func (p *Plan) rest(now time.Time, wait time.Duration, hold bool) Step {
+	p.waited += wait
+	p.pause, p.holding = wait, hold
+	return Step{Kind: StepWait, Until: now.Add(wait)}
 }
 
 // fits: after the wait there is time for a useful attempt, and the wait itself does not reach the deadline (semantics.md §1.4).
@@ -440,9 +448,9 @@ func (p *Plan) last() *call.Attempt { return &p.attempts[p.judged] }
 
 // waiting is what the wait is for: the planned repeat, or a hold.
 func (p *Plan) waiting() Notice {
-	if p.holding {
-		return Notice{What: WhatWait, Kind: p.kind(), Reason: call.ReasonOriginHeld, Wait: p.waited}
+	reason := call.ReasonOriginHeld
+	if !p.holding {
+		reason = p.last().Decision.Reason
 	}
-	d := &p.last().Decision
-	return Notice{What: WhatWait, Kind: p.kind(), Reason: d.Reason, Wait: d.Wait}
+	return Notice{What: WhatWait, Kind: p.kind(), Reason: reason, Wait: p.pause}
 }

@@ -100,12 +100,11 @@ func (p *Plan) goOn(now time.Time, hop *call.Call) Step {
 	p.beside = beside{}
 	// The wait counts from the redirect, for which it was judged: what was in flight beside it may have taken a while to end.
 	a := p.last()
-	until := a.Start.Add(a.Duration).Add(a.Decision.Wait)
-	p.waited, p.holding = max(0, until.Sub(now)), false
-	if p.waited == 0 {
+	wait := a.Start.Add(a.Duration).Add(a.Decision.Wait).Sub(now)
+	if wait <= 0 {
 		return p.admit(now)
 	}
-	return Step{Kind: StepWait, Until: until}
+	return p.rest(now, wait, false)
 }
 
 // hop is the request that a redirect asks for (RFC 9110 §15.4, and Fetch, HTTP-redirect fetch, for what browsers made of 301 and 302).

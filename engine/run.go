@@ -76,7 +76,7 @@ type run struct {
 	first  bool // nothing was sent to this origin yet
 
 	tokens  tokens // for a repeat or a hedge that was not sent yet
-	taken   taken  // for the attempt that is sent next, or that nothing can run beside
+	taken   taken  // for the attempt that is sent next, that nothing can run beside, or that has just landed
 	attempt call.Attempt
 	result  call.Result // of an attempt that nothing can run beside
 	flights flights
@@ -264,23 +264,23 @@ func (r *run) send(ctx context.Context, step *Step) Step {
 	r.plan.traced(a)
 	if step.HedgeAt.IsZero() && len(r.flights.inAir) == 0 {
 		r.result = r.sender.Send(ctx, r.plan.call, r.policy, *a)
-		return r.landed(ctx, a.Number, &r.taken, &r.result)
+		return r.landed(ctx, a.Number, &r.result)
 	}
 	r.launch(ctx, *a)
 	return Step{Kind: StepListen, HedgeAt: step.HedgeAt}
 }
 
-// landed tells plan and all that is shared how an attempt went. The slot was held until now, when the attempt's resources are free.
-func (r *run) landed(ctx context.Context, number uint32, held *taken, result *call.Result) Step {
+// landed tells plan and all that is shared how an attempt went. Its slot was held until now, when its resources are free.
+func (r *run) landed(ctx context.Context, number uint32, result *call.Result) Step {
 	now := time.Now()
 	a, asked := r.plan.attempt(number), r.plan.call // the plan may go on to another request
-	if move, ok := held.ticket.Settle(now, breakerResult(result, now.Sub(a.Start)), rand.Float64()); ok {
+	if move, ok := r.taken.ticket.Settle(now, breakerResult(result, now.Sub(a.Start)), rand.Float64()); ok {
 		r.notice(ctx, Notice{What: WhatMove, Move: move})
 	}
 	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Number: number, Result: result})
 	r.tell(ctx, now, asked, a.Start, result)
-	held.slot.Release() // only now: who waits for it must see the hold
-	*held = taken{}
+	r.taken.slot.Release() // only now: who waits for it must see the hold
+	r.taken = taken{}
 	if step.Kind == StepWithdraw {
 		step = r.next(ctx, r.mayRepeat(ctx)) // whether it is repeated is decided only now
 	}

@@ -276,7 +276,7 @@ func (s *stage) happens(at time.Duration, words []string, text string) []string 
 }
 
 // says is what something shared answers: "budget refuses 1s", "breaker refuses 1s", "slot refuses", "slot after 20ms",
-// "breaker probes", "hold until 2s", "hedge refused", "agrees".
+// "breaker probes", "hold until 2s", "hold until 2s gone", "hedge refused", "agrees".
 func (s *stage) says(words []string) engine.Event {
 	switch strings.Join(words[:min(2, len(words))], " ") {
 	case "budget refuses":
@@ -290,7 +290,7 @@ func (s *stage) says(words []string) engine.Event {
 	case "breaker probes":
 		return engine.Event{Kind: engine.EventAdmitted, Probe: true}
 	case "hold until":
-		return engine.Event{Kind: engine.EventHeld, Until: s.epoch.Add(s.duration(words[2]))}
+		return engine.Event{Kind: engine.EventHeld, Until: s.epoch.Add(s.duration(words[2])), Gone: words[len(words)-1] == "gone"}
 	case "hedge refused":
 		return engine.Event{Kind: engine.EventHedgeRefused}
 	case "agrees":

@@ -8,7 +8,7 @@ type Trigger struct {
 	latencies *latencies // nil for a fixed delay
 }
 
-// New makes a trigger that knows nothing of its origin yet. The configuration must be one that [Config.Validate] takes.
+// New makes a trigger that knows nothing of its origin yet. The configuration is within the bounds of its fields: the policy refuses any other.
 func New(c Config) *Trigger {
 	if c.Percentile == 0 {
 		return &Trigger{delay: c.Delay}

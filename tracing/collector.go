@@ -8,6 +8,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/sallyport/sallyport/call"
 )
 
 // endpoint wants an address the exporters can use. One that they would read otherwise than it was meant is refused: without a
@@ -49,7 +51,7 @@ func (s signal) headers() error {
 		switch {
 		case !found:
 			cause = "has no ="
-		case !token(strings.TrimSpace(field)):
+		case !call.ValidToken(strings.TrimSpace(field)):
 			cause = "has a name that is no header's"
 		case err != nil: // which repeats a part of the value
 			cause = "has a broken % escape"
@@ -61,14 +63,6 @@ func (s signal) headers() error {
 		return fmt.Errorf("%s: pair %d %s: give name=value,name=value with the values percent-encoded", name, i+1, cause)
 	}
 	return nil
-}
-
-// token is RFC 9110 §5.6.2.
-func token(s string) bool {
-	return s != "" && strings.IndexFunc(s, func(r rune) bool {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-		return !letter && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	}) < 0
 }
 
 // printable is what both gRPC metadata and HTTP take as a value.

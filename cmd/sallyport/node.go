@@ -67,11 +67,11 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	if err != nil {
 		return nil, closing(err, grpcListener)
 	}
-	state, err := openState(s.Data)
+	machine, err := local()
 	if err != nil {
 		return nil, failure(closing(err, grpcListener, httpListener))
 	}
-	machine, err := local()
+	state, err := openState(s.Data)
 	if err != nil {
 		return nil, failure(closing(err, grpcListener, httpListener))
 	}

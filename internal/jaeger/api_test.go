@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+
+	"github.com/sallyport/sallyport/internal/process"
 )
 
 // get asks on a connection of its own, which leaves no goroutine behind.
 func get(t *testing.T, address string) (code int, body []byte, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", address, http.NoBody)
 	if err != nil {
@@ -132,7 +134,7 @@ func (j *jaeger) trace(t *testing.T, id string, spans int) trace {
 	})
 	switch {
 	case !there && len(found) == 0:
-		t.Fatalf("trace %s does not come; Jaeger:\n%s", id, j.log)
+		t.Fatalf("trace %s does not come; Jaeger:\n%s", id, j.Log())
 	case !there || len(found[0].Spans) > spans:
 		t.Fatalf("trace %s has %d spans, want %d:\n%s", id, len(found[0].Spans), spans, found[0].raw)
 	}

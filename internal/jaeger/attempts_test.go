@@ -141,7 +141,7 @@ func TestCallsAreFoundByServiceAndTags(t *testing.T) {
 				t.Errorf("%s: %v finds %d traces, want that of %s", protocol, ask.tags, len(found), ask.path)
 			}
 		}
-		b.terminate(t) // whatever it has is there now
+		b.Terminate(t) // whatever it has is there now
 		if names := j.names(t, "/services/"+service+"/operations"); !slices.Equal(names, []string{"GET", callName}) {
 			t.Errorf("%s: operations %q", protocol, names)
 		}

@@ -3,10 +3,8 @@ package jaeger
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -14,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/internal/process"
 )
 
 // policies open this machine to the calls of the tests, with waits that are short and exact. A path stands for a habit of the upstream.
@@ -43,7 +42,7 @@ policies:
 
 // broker is the built program, run as an operator runs it.
 type broker struct {
-	*process
+	*process.Process
 	conn  *grpc.ClientConn
 	calls pb.CallServiceClient
 }
@@ -51,20 +50,14 @@ type broker struct {
 // startBroker runs a broker that exports to endpoint. A span is exported soon; the variables may say otherwise, and more.
 func startBroker(t *testing.T, endpoint string, variables ...string) *broker {
 	t.Helper()
-	dir := t.TempDir()
-	secrets, file := filepath.Join(dir, "secrets"), filepath.Join(dir, "policies.yaml")
-	if err := os.Mkdir(secrets, 0o700); err != nil {
+	secrets := t.TempDir()
+	if err := os.WriteFile(filepath.Join(secrets, "accounts-key"), []byte(injected), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, text := range map[string]string{file: policies, filepath.Join(secrets, "accounts-key"): injected} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	environment := append(withoutSettings(os.Environ()), "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_BSP_SCHEDULE_DELAY=20")
-	b := &broker{process: start(t, append(environment, variables...), program, "serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0",
-		"--data", filepath.Join(dir, "data"), "--policies", file, "--secrets", secrets)}
-	at := b.await(t, `msg=serving grpc=(\S+)`)[1]
+	environment := append(process.Environment(), "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_BSP_SCHEDULE_DELAY=20")
+	b := &broker{}
+	var at string
+	b.Process, at = process.Serve(t, append(environment, variables...), program, policies, "--secrets", secrets)
 	var err error
 	if b.conn, err = grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry()); err != nil {
 		t.Fatal(err)
@@ -72,17 +65,6 @@ func startBroker(t *testing.T, endpoint string, variables ...string) *broker {
 	t.Cleanup(func() { _ = b.conn.Close() })
 	b.calls = pb.NewCallServiceClient(b.conn)
 	return b
-}
-
-// withoutSettings keeps what a developer has set for other brokers away from this one.
-func withoutSettings(environ []string) []string {
-	var kept []string
-	for _, e := range environ {
-		if !strings.HasPrefix(e, "SALLYPORT_") && !strings.HasPrefix(e, "OTEL_") {
-			kept = append(kept, e)
-		}
-	}
-	return kept
 }
 
 // place is a caller's place in a trace.
@@ -101,7 +83,7 @@ func (b *broker) call(t *testing.T, traceparent string, req *pb.CallRequest) *pb
 	t.Helper()
 	resp, err := b.try(t, traceparent, req)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, b.log)
+		t.Fatalf("%v\n%s", err, b.Log())
 	}
 	return resp
 }
@@ -109,26 +91,11 @@ func (b *broker) call(t *testing.T, traceparent string, req *pb.CallRequest) *pb
 // try is for calls that may be refused, and may be used on any goroutine. More metadata are given as key and value in turn.
 func (b *broker) try(t *testing.T, traceparent string, req *pb.CallRequest, more ...string) (*pb.CallResponse, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	return b.calls.Call(metadata.AppendToOutgoingContext(ctx, append(more, "traceparent", traceparent)...), req)
 }
 
 func request(method, url string) *pb.CallRequest {
 	return &pb.CallRequest{Request: &pb.HttpRequest{Method: method, Url: url}}
-}
-
-// dependOnSources looks at every source: the go command, which cannot know what another process builds and reads, then drops a
-// cached result of this test when one of them changes.
-func dependOnSources(t *testing.T) {
-	t.Helper()
-	err := filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && (d.Name() == "bin" || d.Name() == ".git") {
-			return filepath.SkipDir
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

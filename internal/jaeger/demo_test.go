@@ -1,16 +1,17 @@
 package jaeger
 
 import (
-	"os"
 	"slices"
 	"testing"
+
+	"github.com/sallyport/sallyport/internal/process"
 )
 
 // The demo exports like any broker: what it tells can be looked at in Jaeger, every mechanism of it.
 func TestDemoIsShown(t *testing.T) {
 	j := startJaeger(t)
-	demo := start(t, append(withoutSettings(os.Environ()), "OTEL_EXPORTER_OTLP_ENDPOINT="+j.otlp["grpc"]), program, "demo")
-	demo.end(t) // by itself
+	demo := process.Start(t, append(process.Environment(), "OTEL_EXPORTER_OTLP_ENDPOINT="+j.otlp["grpc"]), program, "demo")
+	demo.End(t) // by itself
 	for _, tags := range []map[string]string{
 		{"sallyport.outcome": "UNKNOWN"},
 		{"sallyport.attempt.kind": "HEDGE"},

@@ -28,15 +28,15 @@ func TestCallsGoOnWithoutJaeger(t *testing.T) {
 	from, resp := call()
 	j.tree(t, from, resp)
 
-	j.kill()
+	j.Kill()
 	for range 50 {
 		call()
 	}
-	b.await(t, `level=WARN msg="spans are lost: the export failed" spans=\d+ error=`)
-	b.await(t, `level=WARN msg="spans are lost: the queue was full" spans=\d+ total=\d+`)
+	b.Await(t, `level=WARN msg="spans are lost: the export failed" spans=\d+ error=`)
+	b.Await(t, `level=WARN msg="spans are lost: the queue was full" spans=\d+ total=\d+`)
 
 	if !j.run(t) {
-		t.Fatalf("Jaeger does not come back:\n%s", j.log)
+		t.Fatalf("Jaeger does not come back:\n%s", j.Log())
 	}
 	back := j.until(func() bool { // the connection is tried again after a second or so
 		call()
@@ -67,13 +67,13 @@ func TestLastSpansAreExportedAtTheEnd(t *testing.T) {
 	if names := j.names(t, "/services"); len(names) != 0 {
 		t.Errorf("%q are shown before", names)
 	}
-	b.ask()
-	b.await(t, `msg="draining;`)
+	b.Ask()
+	b.Await(t, `msg="draining;`)
 	close(release)
 	if err := inFlight.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	b.end(t)
+	b.End(t)
 	j.tree(t, caller(0), done)
 	j.tree(t, caller(1), last)
 }

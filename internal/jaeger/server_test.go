@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/process"
 )
 
 // jaeger is a running Jaeger, with its memory for storage.
 type jaeger struct {
-	*process
+	*process.Process
 	otlp map[string]string // endpoints, by OTEL_EXPORTER_OTLP_PROTOCOL
 	api  string            // its query API
 	args []string          // to start it again at the same ports
@@ -26,7 +28,7 @@ func startJaeger(t *testing.T) *jaeger {
 		}
 		t.Skip(lacking)
 	}
-	dependOnSources(t)
+	process.DependOnSources(t)
 	// Whoever takes one of the ports between its choice and the start is met with another try.
 	for range 3 {
 		if j := tryJaeger(t, freePorts(t, 7)); j != nil {
@@ -50,8 +52,8 @@ func tryJaeger(t *testing.T, at []string) *jaeger {
 		},
 	}
 	if !j.run(t) {
-		j.kill()
-		t.Logf("Jaeger ended:\n%s", j.log)
+		j.Kill()
+		t.Logf("Jaeger ended:\n%s", j.Log())
 		return nil
 	}
 	return j
@@ -61,7 +63,7 @@ func tryJaeger(t *testing.T, at []string) *jaeger {
 func (j *jaeger) run(t *testing.T) bool {
 	t.Helper()
 	// Its own spans would stand among ours.
-	j.process = start(t, []string{"OTEL_TRACES_SAMPLER=always_off"}, server, j.args...)
+	j.Process = process.Start(t, []string{"OTEL_TRACES_SAMPLER=always_off"}, server, j.args...)
 	admin := "http://" + strings.TrimPrefix(j.args[6], "--admin.http.host-port=")
 	return j.until(func() bool {
 		code, _, err := get(t, admin)
@@ -71,7 +73,7 @@ func (j *jaeger) run(t *testing.T) bool {
 
 // until asks every few milliseconds whether it is so, since Jaeger tells on request only; false: its time was up, or Jaeger has ended.
 func (j *jaeger) until(so func() bool) bool {
-	limit, tick := time.NewTimer(patience), time.NewTicker(10*time.Millisecond)
+	limit, tick := time.NewTimer(process.Patience), time.NewTicker(10*time.Millisecond)
 	defer limit.Stop()
 	defer tick.Stop()
 	for !so() {
@@ -79,7 +81,7 @@ func (j *jaeger) until(so func() bool) bool {
 		case <-tick.C:
 		case <-limit.C:
 			return false
-		case <-j.ended:
+		case <-j.Ended():
 			return false
 		}
 	}

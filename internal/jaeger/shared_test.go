@@ -165,9 +165,9 @@ func TestNoSecretReachesJaeger(t *testing.T) {
 			t.Errorf("a secret is shown:\n%s", found.raw)
 		}
 	}
-	b.terminate(t)
-	if strings.Contains(b.log.String(), "s3cret") {
-		t.Errorf("a secret is logged:\n%s", b.log)
+	b.Terminate(t)
+	if strings.Contains(b.Log(), "s3cret") {
+		t.Errorf("a secret is logged:\n%s", b.Log())
 	}
 }
 
@@ -178,7 +178,7 @@ func TestUnsampledCallIsAbsent(t *testing.T) {
 	b := startBroker(t, j.otlp["grpc"])
 	absent := b.call(t, caller(0).unsampled(), request("GET", up.URL+"/"))
 	j.tree(t, caller(1), b.call(t, caller(1).sampled(), request("GET", up.URL+"/")))
-	b.terminate(t)
+	b.Terminate(t)
 	if found := j.traces(t, "/traces/"+caller(0).trace); len(found) != 0 {
 		t.Errorf("Jaeger has %s", found[0].raw)
 	}

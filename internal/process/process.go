@@ -1,4 +1,5 @@
-package jaeger
+// Package process runs programs beside a test, the built broker first of all.
+package process
 
 import (
 	"os/exec"
@@ -11,20 +12,20 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must come: ample, since it is spent on a failure only.
-const patience = 30 * time.Second
+// Patience is how long a test waits for what must come: ample, since it is spent on a failure only.
+const Patience = 30 * time.Second
 
-// process is a program beside the test, which it never outlives.
-type process struct {
+// Process is a program beside the test, which it never outlives.
+type Process struct {
 	cmd   *exec.Cmd
 	log   *logText
 	ended chan struct{} // closed when the process has ended and its log is whole
 }
 
-// start runs a program that is killed at the end of the test, if it has not ended by then, and on Linux also when the test dies.
-func start(t *testing.T, environment []string, name string, args ...string) *process {
+// Start runs a program that is killed at the end of the test, if it has not ended by then, and on Linux also when the test dies.
+func Start(t *testing.T, environment []string, name string, args ...string) *Process {
 	t.Helper()
-	p := &process{cmd: exec.Command(name, args...), log: &logText{more: make(chan struct{})}, ended: make(chan struct{})}
+	p := &Process{cmd: exec.Command(name, args...), log: &logText{more: make(chan struct{})}, ended: make(chan struct{})} //nolint:gosec,noctx // what a test runs, and ends
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environment, p.log, p.log
 	dieWithUs(p.cmd)
 	started := make(chan error, 1) // receives one value
@@ -42,28 +43,30 @@ func start(t *testing.T, environment []string, name string, args ...string) *pro
 		<-p.ended
 		t.Fatal(err)
 	}
-	t.Cleanup(p.kill)
+	t.Cleanup(p.Kill)
 	return p
 }
 
-func (p *process) kill() {
+// Kill ends the process at once, and returns when it has ended.
+func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// terminate has the process end by itself, and wants it to end well.
-func (p *process) terminate(t *testing.T) {
+// Terminate has the process end by itself, and wants it to end well.
+func (p *Process) Terminate(t *testing.T) {
 	t.Helper()
-	p.ask()
-	p.end(t)
+	p.Ask()
+	p.End(t)
 }
 
-// ask asks the process to end.
-func (p *process) ask() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
+// Ask asks the process to end.
+func (p *Process) Ask() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 
-func (p *process) end(t *testing.T) {
+// End waits for the end of the process, and wants it to be a good one.
+func (p *Process) End(t *testing.T) {
 	t.Helper()
-	timer := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
+	timer := time.AfterFunc(Patience, func() { _ = p.cmd.Process.Kill() })
 	defer timer.Stop()
 	<-p.ended
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
@@ -71,11 +74,11 @@ func (p *process) end(t *testing.T) {
 	}
 }
 
-// await waits until the log has what the pattern wants, and gives its groups.
-func (p *process) await(t *testing.T, pattern string) []string {
+// Await waits until the log has what the pattern wants, and gives its groups.
+func (p *Process) Await(t *testing.T, pattern string) []string {
 	t.Helper()
 	wanted := regexp.MustCompile(pattern)
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(Patience)
 	defer timer.Stop()
 	for {
 		text, more := p.log.read()
@@ -94,6 +97,12 @@ func (p *process) await(t *testing.T, pattern string) []string {
 	}
 }
 
+// Ended is closed when the process has ended and its log is whole.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Log is all that the process wrote so far.
+func (p *Process) Log() string { return p.log.String() }
+
 // logText keeps what a process writes.
 type logText struct {
 	mu   sync.Mutex // protects the fields below
@@ -107,7 +116,8 @@ func (l *logText) Write(text []byte) (int, error) {
 	defer l.mu.Unlock()
 	close(l.more)
 	l.more = make(chan struct{})
-	return l.text.Write(text)
+	l.text.Write(text)
+	return len(text), nil
 }
 
 // read gives all there is, and what is closed when there is more.

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package jaeger
+package process
 
 import "os/exec"
 

@@ -1,4 +1,4 @@
-package jaeger
+package process
 
 import (
 	"os/exec"
