@@ -82,8 +82,10 @@ func ruled(t *testing.T, rules []policy.Rule) {
 	sender := senderFunc(func(ctx context.Context, _ *call.Call) call.Result {
 		code := codes[int(sent.Add(1))%len(codes)]
 		if code == 200 {
+			late := time.NewTimer(time.Second)
+			defer late.Stop()
 			select {
-			case <-time.After(time.Second):
+			case <-late.C:
 			case <-ctx.Done():
 				return call.Result{Evidence: call.EvidenceSentNoResponse, Failure: call.FailureCancelled}
 			}
