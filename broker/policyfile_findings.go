@@ -155,8 +155,16 @@ func (f *findings) addDecoding(err error) {
 			f.list = append(f.list, finding{at, path, cause.Error()})
 			continue
 		}
-		f.add(path, cause.Error())
+		f.add(path, decodingProblem(path, cause.Error()))
 	}
+}
+
+// decodingProblem is what the decoder says, but for a status that is none: a text is taken for a size there, and its units are named.
+func decodingProblem(path, cause string) string {
+	if strings.Contains(path, "_statuses[") || strings.Contains(path, ".statuses[") {
+		return "write a number such as 503, and a range as all of its numbers"
+	}
+	return cause
 }
 
 // addViolations notes what the constraints of the proto say.

@@ -19,7 +19,7 @@ func newBucket(c *TokenBucket) *bucket {
 	full := thousandths(c.MaxTokens)
 	return &bucket{
 		max: full, tokens: full, full: full,
-		ratio:    max(thousandths(min(c.TokenRatio, maxTokens)), 1),
+		ratio:    max(thousandths(min(c.TokenRatio, MostMaxTokens)), 1),
 		perRetry: c.Rule == RulePerRetry,
 	}
 }

@@ -36,7 +36,7 @@ type Config struct {
 type Window struct {
 	// Ratio of extra to first attempts, 0 or more; 0: only MinPerSecond counts.
 	Ratio float64
-	// Period is the length of the window, above 0 (see steps for its resolution).
+	// Period is the length of the window, above 0 and at most [MaxPeriod] (see steps for its resolution).
 	Period time.Duration
 	// MinPerSecond, times Period, are allowed however few the first attempts; 0: only Ratio counts.
 	MinPerSecond float64
@@ -44,7 +44,7 @@ type Window struct {
 
 // TokenBucket allows extra attempts while tokens are left. Tokens are kept in thousandths, cut off below (gRPC A6).
 type TokenBucket struct {
-	// MaxTokens is what it starts with and never exceeds, from 0.001 to a million.
+	// MaxTokens is what it starts with and never exceeds, from [LeastMaxTokens] to [MostMaxTokens].
 	MaxTokens float64
 	// TokenRatio is what a success adds, above 0; less than a thousandth counts as one, or the bucket would never fill again.
 	TokenRatio float64
@@ -52,8 +52,11 @@ type TokenBucket struct {
 	Rule Rule
 }
 
-// maxTokens bounds a bucket: a thousand times what gRPC allows, and far from any overflow.
-const maxTokens = 1e6
+// What a bucket may hold at most: from the least that is counted, to a thousand times what gRPC allows, far from any overflow.
+const (
+	LeastMaxTokens = 0.001
+	MostMaxTokens  = 1e6
+)
 
 func (c *Config) check() error {
 	switch {
@@ -72,8 +75,8 @@ func (w *Window) check(name string) error {
 	switch {
 	case !within(w.Ratio, 0, math.MaxFloat64):
 		return fmt.Errorf("budget %q: window.ratio %v is not 0 or more", name, w.Ratio)
-	case w.Period <= 0 || w.Period > maxPeriod:
-		return fmt.Errorf("budget %q: window.period %v is not above 0 and at most %v", name, w.Period, maxPeriod)
+	case w.Period <= 0 || w.Period > MaxPeriod:
+		return fmt.Errorf("budget %q: window.period %v is not above 0 and at most %v", name, w.Period, MaxPeriod)
 	case !within(w.MinPerSecond, 0, math.MaxFloat64):
 		return fmt.Errorf("budget %q: window.min_per_second %v is not 0 or more", name, w.MinPerSecond)
 	}
@@ -82,8 +85,8 @@ func (w *Window) check(name string) error {
 
 func (t *TokenBucket) check(name string) error {
 	switch {
-	case !within(t.MaxTokens, 0.001, maxTokens):
-		return fmt.Errorf("budget %q: token_bucket.max_tokens %v is not in 0.001 to %v", name, t.MaxTokens, float64(maxTokens))
+	case !within(t.MaxTokens, LeastMaxTokens, MostMaxTokens):
+		return fmt.Errorf("budget %q: token_bucket.max_tokens %v is not in %v to %v", name, t.MaxTokens, LeastMaxTokens, float64(MostMaxTokens))
 	case !(t.TokenRatio > 0) || math.IsInf(t.TokenRatio, 0):
 		return fmt.Errorf("budget %q: token_bucket.token_ratio %v is not above 0", name, t.TokenRatio)
 	case t.Rule < RuleUnspecified || t.Rule > RulePerRetry:

@@ -8,8 +8,8 @@ import "time"
 // came; in dense traffic the allowance used is up to 1/20 below the one allowed, and never above.
 const steps = 20
 
-// maxPeriod is far beyond use and far from any overflow.
-const maxPeriod = 366 * 24 * time.Hour
+// MaxPeriod is the longest period of a window, far beyond use and far from any overflow.
+const MaxPeriod = 366 * 24 * time.Hour
 
 // grid turns instants into steps.
 type grid struct {

@@ -119,7 +119,8 @@ func (p *Plan) hop(status int, target call.Target) *call.Call {
 	}
 	hop.Foreign = hop.Foreign || target.Origin != p.call.Target.Origin
 	hop.Headers = slices.DeleteFunc(slices.Clone(hop.Headers), func(h call.Header) bool {
-		return bodyless && (describesBody(h.Name) || call.SameField(h.Name, p.policy.Idempotency.Header)) ||
+		// The caller's Referer speaks of where the first request came from, and may hold a URL that is nobody else's to know.
+		return call.SameField(h.Name, "Referer") || bodyless && (describesBody(h.Name) || call.SameField(h.Name, p.policy.Idempotency.Header)) ||
 			hop.Foreign && p.ownSecret(h.Name)
 	})
 	return &hop

@@ -40,6 +40,7 @@ func askedTo(t *testing.T, method, url string) *call.Call {
 	for _, name := range []string{
 		"Content-Type", "Content_Language", "Digest", "Last-Modified", "Content-Encoding", "Content-Location", "Idempotency-Key",
 		"X-Kept", "Authorization", "Cookie", "x-api-KEY", "My-Token", "X-Client-Secret", "X-Auth", "X-Password", "Signature-Input", "X-Set",
+		"referer", // on no hop
 	} {
 		c.Headers = append(c.Headers, call.Header{Name: name, Value: "v"})
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sallyport/sallyport/budget"
 	"github.com/sallyport/sallyport/call"
 )
 
@@ -55,6 +56,7 @@ func Check(rules []Rule) []Problem {
 		c.match(r)
 		c.times(&r.Settings)
 		c.numbers(&r.Settings, leaves)
+		c.budget(r.Budget.Limit)
 		c.egress(&r.Egress)
 		c.fields(r)
 		c.probe(&r.StatusProbe)
@@ -127,11 +129,25 @@ func (c *checker) numbers(s *Settings, leaves []leaf) {
 			}
 		}
 	}
-	if b := s.Budget.Limit; b != nil && b.Window == nil && b.TokenBucket == nil {
-		c.add("budget", "name a window or a token_bucket")
-	}
 	if h := s.Hedge.Trigger; h != nil && h.Delay == nil && h.Percentile == nil {
 		c.add("hedge", "name a delay or a percentile")
+	}
+}
+
+// budget refuses what makes no budget: with such a policy in force every call would fail.
+func (c *checker) budget(l *BudgetLimitRule) {
+	switch {
+	case l == nil:
+	case l.Window == nil && l.TokenBucket == nil:
+		c.add("budget", "name a window or a token_bucket")
+	default:
+		window, bucket := flatLimit(l)
+		if window != nil && window.Period > budget.MaxPeriod {
+			c.add("budget.window.period", fmt.Sprintf("is longer than a year (%s): shorten it", budget.MaxPeriod))
+		}
+		if bucket != nil && (bucket.MaxTokens < budget.LeastMaxTokens || bucket.MaxTokens > budget.MostMaxTokens) {
+			c.add("budget.token_bucket.max_tokens", fmt.Sprintf("write a number from %v to %.0f", budget.LeastMaxTokens, budget.MostMaxTokens))
+		}
 	}
 }
 

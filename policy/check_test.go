@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sallyport/sallyport/budget"
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/policy"
 )
@@ -56,6 +57,15 @@ func TestCheckNamesTheField(t *testing.T) {
 		}},
 		{"hedge.percentile", func(r *policy.Rule) { r.Hedge.Trigger = &policy.HedgeTriggerRule{Percentile: new(math.NaN())} }},
 		{"budget", func(r *policy.Rule) { r.Budget.Limit = &policy.BudgetLimitRule{} }},
+		{"budget.window.period", func(r *policy.Rule) {
+			r.Budget.Limit = &policy.BudgetLimitRule{Window: &policy.BudgetWindowRule{Period: new(budget.MaxPeriod + 1)}}
+		}},
+		{"budget.token_bucket.max_tokens", func(r *policy.Rule) {
+			r.Budget.Limit = &policy.BudgetLimitRule{TokenBucket: &policy.TokenBucketRule{MaxTokens: new(0.0009)}}
+		}},
+		{"budget.token_bucket.max_tokens", func(r *policy.Rule) {
+			r.Budget.Limit = &policy.BudgetLimitRule{TokenBucket: &policy.TokenBucketRule{MaxTokens: new(1000001.0)}}
+		}},
 		{"hedge", func(r *policy.Rule) { r.Hedge.Trigger = &policy.HedgeTriggerRule{} }},
 		{"egress.allow_cidrs[0]", func(r *policy.Rule) { r.Egress.AllowCIDRs = []string{"10.0.0.0"} }},
 		{"egress.deny_cidrs[0]", func(r *policy.Rule) { r.Egress.DenyCIDRs = []string{"::ffff:10.0.0.0/104"} }},
