@@ -20,7 +20,10 @@ type Authorities struct {
 // LoadAuthorities reads certificates in PEM form.
 func LoadAuthorities(path string) (*Authorities, error) {
 	a := &Authorities{path: path}
-	return a, a.Reload()
+	if err := a.Reload(); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // Reload reads the file again. With an error, what was in force stays.

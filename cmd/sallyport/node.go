@@ -31,12 +31,13 @@ const (
 // node is one running broker: listeners, services, and what they stand on.
 type node struct {
 	grpc, http net.Addr
+	admin      net.Addr // nil where there is none
 
 	transport *egress.Transport
 	observer  *tracing.Observer
 	server    *broker.Server
 	health    *http.Server
-	serving   errgroup.Group // the two servers
+	serving   errgroup.Group // the servers
 	failed    chan error     // receives at most one value from each server; never closed
 	longest   atomic.Int64   // nanoseconds; no call lasts longer
 	state     *brokerState
@@ -48,81 +49,80 @@ type node struct {
 // startNode reads the files, listens, and serves. Its order keeps a start that fails without a trace: files are read before
 // anything is opened, and the start is counted only once the ports are ours.
 func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error) {
-	rules, tokens, pair := newSources(s)
+	sources := newSources(s)
 	in, err := loadInputs(ctx, s, log)
 	if err != nil {
 		return nil, usage(err)
 	}
-	trusted := s.Insecure || s.TLSCert != "" && s.Tokens != ""
-	grpcListener, err := listen(ctx, "grpc", s.GRPC, trusted)
+	ls, err := listenAll(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	httpListener, err := listen(ctx, "http", s.HTTP, trusted)
-	if err != nil {
-		return nil, closing(err, grpcListener)
-	}
 	state, err := openState(s.Data)
 	if err != nil {
-		return nil, failure(closing(err, grpcListener, httpListener))
+		return nil, failure(ls.closing(err))
 	}
 	machine, err := local()
 	if err != nil {
-		return nil, failure(closing(err, grpcListener, httpListener))
+		return nil, failure(ls.closing(err))
 	}
 	origins := engine.NewOrigins()
-	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(grpcListener, httpListener), Local: machine, Dev: s.Dev})
+	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(ls.all()...), Local: machine, Dev: s.Dev})
 	n := &node{
-		grpc: grpcListener.Addr(), http: httpListener.Addr(), observer: in.observer,
+		grpc: ls.grpc.Addr(), http: ls.http.Addr(), observer: in.observer,
 		transport: egress.New(egress.Config{Guard: g, UserAgent: "sallyport/" + programVersion()}),
-		failed:    make(chan error, 2),
+		failed:    make(chan error, 3),
 		state:     state,
-		files:     newReloader(rules, tokens, pair),
+		files:     newReloader(sources.all()...),
 		sweeps:    newSweeper(origins.Sweep),
 		log:       log,
+	}
+	if ls.admin != nil {
+		n.admin = ls.admin.Addr()
 	}
 	n.longest.Store(int64(longestCall(in.rules.rules)))
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: engine.New(n.transport, n.observer, g, origins), Observer: n.observer,
 		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
 	}, in.table)
-	n.server = broker.NewServer(calls, broker.ServerConfig{Identities: in.identities, TLS: in.certificate.config(), Log: log}) //nolint:contextcheck // its handlers take the context of their stream
+	n.server = broker.NewServer(calls, broker.ServerConfig{ //nolint:contextcheck // its handlers take the context of their stream
+		Identities: in.identities, TLS: in.certificate.config(), Authorities: in.authorities, Log: log, Apart: ls.admin != nil,
+	})
 	n.health = newHTTP(n.server.Draining, n.observer.Scrape(log), in.certificate.config(), log)
 	told := reloadLog{log, n.observer.Reloaded}
-	rules.reload = func() { in.rules.reload(told, n.enforcing(calls)) }
-	tokens.reload = func() { reloadTokens(s.Tokens, n.server, told) }
-	pair.reload = func() { in.certificate.reload(told) }
+	sources.rules.reload = func() { in.rules.reload(told, n.enforcing(calls)) }
+	sources.tokens.reload = func() { reloadTokens(s, n.server, told) }
+	sources.certificate.reload = func() { in.certificate.reload(told) }
+	sources.authorities.reload = func() { reloadAuthorities(in.authorities, told) }
 	n.watch(s, origins)
 	announce(s, n, in.rules.rules, state, log)
-	n.serve(grpcListener, httpListener)
+	n.serve(ls)
 	go n.files.run()
 	go n.sweeps.run()
 	return n, nil
 }
 
-// closing gives back the listeners of a start that failed.
-func closing(err error, listeners ...net.Listener) error {
-	for _, l := range listeners {
-		if cerr := l.Close(); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
-			err = errors.Join(err, cerr)
-		}
-	}
-	return err
-}
-
-func (n *node) serve(grpcListener, httpListener net.Listener) {
+func (n *node) serve(ls *listeners) {
 	n.serving.Go(func() error {
-		if err := n.server.Serve(grpcListener); err != nil {
+		if err := n.server.Serve(ls.grpc); err != nil {
 			n.failed <- fmt.Errorf("gRPC listener: %w", err)
 		}
 		return nil
 	})
+	if ls.admin != nil {
+		n.serving.Go(func() error {
+			if err := n.server.ServeAdmin(ls.admin); err != nil {
+				n.failed <- fmt.Errorf("admin listener: %w", err)
+			}
+			return nil
+		})
+	}
 	n.serving.Go(func() error {
 		serve := n.health.Serve
 		if n.health.TLSConfig != nil {
 			serve = func(l net.Listener) error { return n.health.ServeTLS(l, "", "") }
 		}
-		if err := serve(broker.LimitConns(httpListener, httpMaxConns)); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(broker.LimitConns(ls.http, httpMaxConns)); !errors.Is(err, http.ErrServerClosed) {
 			n.failed <- fmt.Errorf("HTTP listener: %w", err)
 		}
 		return nil
@@ -177,14 +177,17 @@ func announce(s *settings, n *node, rules []policy.Rule, state *brokerState, log
 		log.Warn("dev mode: calls may go to loopback addresses of this machine, on any port; not for production")
 	}
 	if s.Insecure {
-		log.Warn("insecure: the listeners may be off loopback without TLS or tokens; whoever reaches them may call")
+		log.Warn("insecure: the listeners may be off loopback without TLS, or without tokens and client certificates; whoever reaches them may call")
 	}
 	for _, p := range s.AllowSpecial {
 		log.Warn("allow-special: this range is opened although it is reserved, link-local or the like", "range", p.String())
 	}
 	warnNotInForce(rules, log)
-	log.Info("serving", "grpc", address(n.grpc), "http", address(n.http), "version", programVersion(),
-		"policies", len(rules), "broker_id", state.String())
+	where := []any{"grpc", address(n.grpc), "http", address(n.http)}
+	if n.admin != nil {
+		where = append(where, "admin", address(n.admin))
+	}
+	log.Info("serving", append(where, "version", programVersion(), "policies", len(rules), "broker_id", state.String())...)
 }
 
 func warnNotInForce(rules []policy.Rule, log *slog.Logger) {
