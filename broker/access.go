@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -30,11 +29,11 @@ func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, draining()
 	}
 	defer leave()
-	ctx, err := a.admit(ctx, info.FullMethod)
+	caller, err := a.admit(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
-	return next(ctx, req)
+	return next(withCaller(ctx, caller), req)
 }
 
 // stream lets in an RPC of which nothing but its head has been read.
@@ -47,11 +46,11 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		return draining()
 	}
 	defer leave()
-	ctx, err := a.admit(ctx, info.FullMethod)
+	caller, err := a.admit(ctx, info.FullMethod)
 	if err != nil {
 		return err
 	}
-	return next(srv, &admitted{ServerStream: ss, ctx: ctx})
+	return next(srv, &admitted{ServerStream: ss, ctx: withCaller(ctx, caller)})
 }
 
 // greet has the message of a unary RPC read only if its caller may come in. It passes the gate in unary: a drain does not wait for
@@ -63,11 +62,11 @@ func (a *access) greet(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if a.gate.isShut() {
 		return draining()
 	}
-	ctx, err := a.admit(ss.Context(), info.FullMethod)
+	caller, err := a.admit(ss.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
-	return next(srv, &received{ServerStream: ss, by: a.calls, whose: callerOf(ctx), only: true})
+	return next(srv, &received{ServerStream: ss, by: a.calls, whose: caller, only: true})
 }
 
 // admitted is a stream with the caller in its context.
@@ -78,19 +77,20 @@ type admitted struct {
 
 func (s *admitted) Context() context.Context { return s.ctx }
 
-func (a *access) admit(ctx context.Context, method string) (context.Context, error) {
+// admit tells whose RPC it is, if that caller may make it.
+func (a *access) admit(ctx context.Context, method string) (caller string, err error) {
 	id, err := a.identities.Load().who(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	role, ok := roleFor(method)
 	if !ok {
-		return nil, notBuilt(method)
+		return "", notBuilt(method)
 	}
-	if !slices.Contains(id.roles, role) {
-		return nil, refusal(codes.PermissionDenied, reasonRoleRequired, fmt.Sprintf("needs the role %s", role))
+	if !id.may(role) {
+		return "", refusal(codes.PermissionDenied, reasonRoleRequired, fmt.Sprintf("needs the role %s", role))
 	}
-	return withCaller(ctx, id.name), nil
+	return id.name, nil
 }
 
 // unknown answers RPCs that nobody registered, so that their error too says that nothing was sent.

@@ -33,11 +33,11 @@ func (s *received) RecvMsg(m any) error { return s.by.receive(s.Context(), s.who
 // a unary interceptor runs when the message is in memory, and these run before anything of it is read. grpc-go calls no stream
 // interceptor for a stream of this shape, so they are called here.
 func lateReading(desc grpc.ServiceDesc, guarded grpc.StreamServerInterceptor, a *access) *grpc.ServiceDesc {
-	streams := slices.Clone(desc.Streams)
+	streams, unary := slices.Clone(desc.Streams), a.unary
 	for _, m := range desc.Methods {
 		info := &grpc.StreamServerInfo{FullMethod: "/" + desc.ServiceName + "/" + m.MethodName}
 		answer := func(srv any, ss grpc.ServerStream) error {
-			reply, err := m.Handler(srv, ss.Context(), ss.RecvMsg, a.unary)
+			reply, err := m.Handler(srv, ss.Context(), ss.RecvMsg, unary)
 			if err != nil {
 				return err //nolint:wrapcheck // it is the status of the RPC
 			}
