@@ -24,11 +24,11 @@ func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if open(info.FullMethod) != "" {
 		return next(ctx, req)
 	}
-	ctx, leave, ok := a.gate.enter(ctx)
-	if !ok {
-		return nil, draining()
+	number, err := a.enter(ctx)
+	if err != nil {
+		return nil, err
 	}
-	defer leave()
+	defer a.gate.leave(number)
 	caller, err := a.admit(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
@@ -41,11 +41,12 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if service := open(info.FullMethod); service != "" {
 		return next(srv, &received{ServerStream: ss, by: a.strangers, whose: service, only: !info.IsClientStream})
 	}
-	ctx, leave, ok := a.gate.enter(ss.Context())
-	if !ok {
-		return draining()
+	ctx := ss.Context()
+	number, err := a.enter(ctx)
+	if err != nil {
+		return err
 	}
-	defer leave()
+	defer a.gate.leave(number)
 	caller, err := a.admit(ctx, info.FullMethod)
 	if err != nil {
 		return err
@@ -76,6 +77,18 @@ type admitted struct {
 }
 
 func (s *admitted) Context() context.Context { return s.ctx }
+
+// enter passes the gate. Who is sent away is hung up on: what is said after that still reaches the caller.
+func (a *access) enter(ctx context.Context) (number uint64, err error) {
+	hangUp, ok := hangUpOf(ctx)
+	if !ok {
+		return 0, untapped()
+	}
+	if number, ok = a.gate.enter(hangUp); !ok {
+		return 0, draining()
+	}
+	return number, nil
+}
 
 // admit tells whose RPC it is, if that caller may make it.
 func (a *access) admit(ctx context.Context, method string) (caller string, err error) {

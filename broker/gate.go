@@ -25,28 +25,15 @@ func newGate() *gate {
 	return &gate{left: make(chan struct{}), inside: make(map[uint64]context.CancelCauseFunc)}
 }
 
-// enter lets an RPC in, false when the gate is shut. It works under the context returned, and leaves once.
-func (g *gate) enter(ctx context.Context) (inside context.Context, leave func(), ok bool) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	number, ok := g.admit(cancel)
-	if !ok {
-		cancel(nil)
-		return nil, nil, false
-	}
-	return ctx, func() {
-		g.leave(number)
-		cancel(nil)
-	}, true
-}
-
-func (g *gate) admit(cancel context.CancelCauseFunc) (number uint64, ok bool) {
+// enter lets an RPC in, false when the gate is shut. It leaves once, by its number; sendAway ends its context.
+func (g *gate) enter(sendAway context.CancelCauseFunc) (number uint64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
 		return 0, false
 	}
 	g.number++
-	g.inside[g.number] = cancel
+	g.inside[g.number] = sendAway
 	return g.number, true
 }
 

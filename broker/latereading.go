@@ -14,8 +14,13 @@ type hangUpKey struct{}
 // one. The handle refuses nothing itself: grpc-go keeps the timer of an RPC refused here until the deadline its client chose, so that
 // refusals would pile up.
 func hangUps(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	ctx, cancel := context.WithCancel(ctx) // ended by its parent, when the RPC is over
-	return context.WithValue(ctx, hangUpKey{}, cancel), nil
+	ctx, hangUp := context.WithCancelCause(ctx) // ended by its parent, when the RPC is over
+	return context.WithValue(ctx, hangUpKey{}, hangUp), nil
+}
+
+func hangUpOf(ctx context.Context) (hangUp context.CancelCauseFunc, ok bool) {
+	hangUp, ok = ctx.Value(hangUpKey{}).(context.CancelCauseFunc)
+	return hangUp, ok
 }
 
 // received is a stream whose messages come in through a reception.
