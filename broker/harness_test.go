@@ -31,6 +31,7 @@ type setup struct {
 	rules      []policy.Rule
 	sender     engine.Sender // nil: real HTTP, which may go to loopback
 	identities *Identities
+	with       func(*ServerConfig) // changes what the server is made of; nil: nothing
 	memory     bool // no port but an in-memory connection, for bubbles
 	noTable    bool // a broken invariant: every call panics before it is taken
 	limits     Limits
@@ -75,7 +76,11 @@ func start(t testing.TB, s setup) *running {
 	if s.codec == nil {
 		s.codec = newCodec()
 	}
-	r.server = newServer(r.service, ServerConfig{Identities: s.identities, Log: newLog(r.log)}, s.codec)
+	cfg := ServerConfig{Identities: s.identities, Log: newLog(r.log)}
+	if s.with != nil {
+		s.with(&cfg)
+	}
+	r.server = newServer(r.service, cfg, s.codec)
 	served := make(chan error, 1) // receives one value, never closed
 	go func() { served <- r.server.Serve(l) }()
 	t.Cleanup(func() {
