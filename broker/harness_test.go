@@ -33,8 +33,9 @@ type setup struct {
 	rules      []policy.Rule
 	sender     engine.Sender // nil: real HTTP, which may go to loopback
 	identities *Identities
-	memory     bool // no port but an in-memory connection, for bubbles
-	noTable    bool // a broken invariant: every call panics before it is taken
+	with       func(*ServerConfig) // changes what the server is made of; nil: nothing
+	memory     bool                // no port but an in-memory connection, for bubbles
+	noTable    bool                // a broken invariant: every call panics before it is taken
 	limits     Limits
 	observer   *tracing.Observer // nil: one that counts nothing
 	listener   net.Listener      // nil: a port of loopback; else there is no client
@@ -82,6 +83,9 @@ func start(t testing.TB, s setup) *running {
 	cfg := ServerConfig{Identities: s.identities, Log: newLog(r.log)}
 	if s.store != nil {
 		cfg.Services = []Service{r.policyService(t, s)}
+	}
+	if s.with != nil {
+		s.with(&cfg)
 	}
 	r.server = newServer(r.service, cfg, s.codec)
 	served := make(chan error, 1) // receives one value, never closed
