@@ -32,8 +32,8 @@ type setup struct {
 	sender     engine.Sender // nil: real HTTP, which may go to loopback
 	identities *Identities
 	with       func(*ServerConfig) // changes what the server is made of; nil: nothing
-	memory     bool // no port but an in-memory connection, for bubbles
-	noTable    bool // a broken invariant: every call panics before it is taken
+	memory     bool                // no port but an in-memory connection, for bubbles
+	noTable    bool                // a broken invariant: every call panics before it is taken
 	limits     Limits
 	observer   *tracing.Observer // nil: one that counts nothing
 	listener   net.Listener      // nil: a port of loopback; else there is no client
