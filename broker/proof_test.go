@@ -233,11 +233,7 @@ tokens:
 	}
 	s := startTLS(t, believing(t, ca), ids)
 	saying := func(authorization ...string) context.Context {
-		ctx := within(t)
-		for _, a := range authorization {
-			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", a)
-		}
-		return ctx
+		return metadata.NewOutgoingContext(within(t), metadata.MD{"authorization": authorization})
 	}
 	billing, nobody := s.as(t, ca.client(t, "spiffe://example.com/billing")), s.as(t)
 	foreign := s.as(t, newAuthority(t, "clients").client(t, "spiffe://example.com/billing"))
@@ -292,7 +288,9 @@ func startUnix(t *testing.T, ids *Identities) (*identified, *grpc.ClientConn) {
 	}
 	s := &identified{addr: l.Addr(), caller: make(chan string, 1)}
 	s.running = start(t, setup{listener: l, identities: ids, sender: s.note()})
-	return s, dial(t, func(ctx context.Context, _ string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", path) })
+	return s, dial(t, func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	})
 }
 
 func TestUserOfAUnixSocketIsTheCaller(t *testing.T) {

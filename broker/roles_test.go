@@ -60,7 +60,7 @@ func administering() []Service {
 			s.Desc.Streams = append(s.Desc.Streams, grpc.StreamDesc{StreamName: rpc, ServerStreams: true, Handler: watch})
 			continue
 		}
-		s.Desc.Methods = append(s.Desc.Methods, grpc.MethodDesc{MethodName: rpc, Handler: func(_ any, ctx context.Context, dec func(any) error, in grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the form of grpc-go
+		s.Desc.Methods = append(s.Desc.Methods, grpc.MethodDesc{MethodName: rpc, Handler: func(_ any, ctx context.Context, dec func(any) error, in grpc.UnaryServerInterceptor) (any, error) {
 			if err := dec(&emptypb.Empty{}); err != nil {
 				return nil, err
 			}
