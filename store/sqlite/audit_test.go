@@ -39,6 +39,7 @@ func TestWhatWasWrittenStays(t *testing.T) {
 
 // freed drops what keeps the past as it is, so that a test can change it.
 func freed(t *testing.T, path string, statements ...string) {
+	t.Helper()
 	db := raw(t, path)
 	db.SetMaxOpenConns(1)
 	var triggers []string
@@ -46,6 +47,7 @@ func freed(t *testing.T, path string, statements ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var drop string
 		if err := rows.Scan(&drop); err != nil {

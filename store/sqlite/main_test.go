@@ -42,6 +42,7 @@ func at(t testing.TB, path string) *sqlite.Store {
 }
 
 func closing(t testing.TB, s *sqlite.Store) {
+	t.Helper()
 	t.Cleanup(func() {
 		if n := s.Busy(); n != 0 {
 			t.Errorf("%d connections are still taken", n)
@@ -58,7 +59,10 @@ func closed(t testing.TB, s *sqlite.Store) {
 	}
 }
 
-func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "sallyport.db") }
+func newPath(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "sallyport.db")
+}
 
 // raw is a connection that knows nothing of us, as of another program.
 func raw(t testing.TB, path string) *sql.DB {
@@ -136,21 +140,31 @@ func sentence(t testing.TB, err, kind error, path, fix string) {
 	}
 }
 
+func empty(t testing.TB) admin.Store {
+	t.Helper()
+	return at(t, newPath(t))
+}
+
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t testing.TB) admin.Store { return at(t, newPath(t)) })
+	storetest.Run(t, empty)
 }
 
 func TestSameAsInMemory(t *testing.T) {
 	paths := map[admin.Store]string{}
 	openAt := func(t testing.TB, path string) admin.Store {
+		t.Helper()
 		s := at(t, path)
 		paths[s] = path
 		return s
 	}
 	storetest.RunAgainst(t,
-		func(t testing.TB) admin.Store { return openAt(t, newPath(t)) },
+		func(t testing.TB) admin.Store {
+			t.Helper()
+			return openAt(t, newPath(t))
+		},
 		func(testing.TB) admin.Store { return memory.New() },
 		func(t testing.TB, s admin.Store) admin.Store {
+			t.Helper()
 			closed(t, s.(*sqlite.Store))
 			return openAt(t, paths[s])
 		})

@@ -108,12 +108,14 @@ func TestOpenedByManyAtOnce(t *testing.T) {
 
 func TestWhatCannotBeOpened(t *testing.T) {
 	ours := func(t *testing.T, path string) {
+		t.Helper()
 		s := at(t, path)
 		fill(t, s)
 		closed(t, s)
 	}
 	content := func(text string) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
+			t.Helper()
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -130,9 +132,11 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		{"a short text", content("hello"), sqlite.ErrDamaged, backup},
 		{"a long text", content(string(make([]byte, 1<<16))), sqlite.ErrDamaged, backup},
 		{"another program's database", func(t *testing.T, path string) {
+			t.Helper()
 			do(t, raw(t, path), "CREATE TABLE t (a)")
 		}, sqlite.ErrDamaged, backup},
 		{"a header that is overwritten", func(t *testing.T, path string) {
+			t.Helper()
 			ours(t, path)
 			f, err := os.OpenFile(path, os.O_WRONLY, 0)
 			if err != nil {
@@ -144,6 +148,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 			}
 		}, sqlite.ErrDamaged, backup},
 		{"half a file", func(t *testing.T, path string) {
+			t.Helper()
 			ours(t, path)
 			info, err := os.Stat(path)
 			if err != nil {
@@ -154,24 +159,29 @@ func TestWhatCannotBeOpened(t *testing.T) {
 			}
 		}, sqlite.ErrDamaged, backup},
 		{"tables cut off", func(t *testing.T, path string) {
+			t.Helper()
 			ours(t, path)
 			if err := os.Truncate(path, 4096); err != nil {
 				t.Fatal(err)
 			}
 		}, sqlite.ErrDamaged, backup},
 		{"a log without its file", func(t *testing.T, path string) {
+			t.Helper()
 			content("log")(t, path+"-wal")
 		}, sqlite.ErrDamaged, backup},
 		{"a directory", func(t *testing.T, path string) {
+			t.Helper()
 			if err := os.Mkdir(path, 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}, sqlite.ErrDamaged, backup},
 		{"a newer version", func(t *testing.T, path string) {
+			t.Helper()
 			ours(t, path)
 			do(t, raw(t, path), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (7, 1)")
 		}, sqlite.ErrNewer, "run that version or a later one"},
 		{"no directory", func(t *testing.T, path string) {
+			t.Helper()
 			if err := os.Remove(filepath.Dir(path)); err != nil {
 				t.Fatal(err)
 			}
@@ -246,6 +256,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 
 // whileLocked has a store whose file another process keeps to itself for writing.
 func whileLocked(t *testing.T, s *sqlite.Store, path string) {
+	t.Helper()
 	read(t, s) // readers wait for nobody
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
