@@ -13,9 +13,7 @@ import (
 )
 
 func TestWhatWasWrittenStays(t *testing.T) {
-	path := newPath(t)
-	s := at(t, path)
-	fill(t, s)
+	path, s := filled(t)
 	want := read(t, s)
 	db := raw(t, path)
 	for _, statement := range []string{
@@ -83,9 +81,7 @@ func TestBrokenAuditIsFound(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.statement, func(t *testing.T) {
-			path := newPath(t)
-			s := at(t, path)
-			fill(t, s)
+			path, s := filled(t)
 			freed(t, path, c.statement)
 			broken, err := s.Verify(t.Context())
 			if broken != c.broken || err != nil {
@@ -114,9 +110,7 @@ func TestChangedRowsAreNotRead(t *testing.T) {
 		"UPDATE forced_breakers SET origin = 'http' || substr(origin, 6)",
 	} {
 		t.Run(statement, func(t *testing.T) {
-			path := newPath(t)
-			s := at(t, path)
-			fill(t, s)
+			path, s := filled(t)
 			freed(t, path, statement)
 			_, err := storetest.Read(t.Context(), s)
 			if !errors.Is(err, sqlite.ErrDamaged) {
@@ -128,9 +122,7 @@ func TestChangedRowsAreNotRead(t *testing.T) {
 }
 
 func TestRecordAndChangeAreOne(t *testing.T) {
-	path := newPath(t)
-	s := at(t, path)
-	fill(t, s)
+	path, s := filled(t)
 	want := read(t, s)
 	db := raw(t, path)
 	do(t, db, "CREATE TRIGGER refuse BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 		os.Exit(child(role, os.Getenv(pathVariable)))
 	}
 	// Every step of the property is a write to the disk.
-	if err := flag.Set("rapid.checks", "25"); err != nil {
+	if err := flag.Set("rapid.checks", "12"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
@@ -125,6 +126,30 @@ func fill(t testing.TB, s *sqlite.Store) {
 			t.Fatal(err)
 		}
 	}
+}
+
+var template struct {
+	sync.Once
+
+	content []byte
+}
+
+// filled is a store with some of everything, and where it is. It is made once: every write goes to the disk.
+func filled(t testing.TB) (string, *sqlite.Store) {
+	t.Helper()
+	template.Do(func() {
+		path := newPath(t)
+		s := at(t, path)
+		fill(t, s)
+		closed(t, s)
+		var err error
+		if template.content, err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	})
+	path := newPath(t)
+	place(t, path, template.content)
+	return path, at(t, path)
 }
 
 // sentence wants an error of the kind, in one line that names the path and what to do.
