@@ -144,6 +144,11 @@ func sameRevision(t *testing.T, s admin.Store) {
 	if got := read(t, s); len(got.Revisions[name]) != 2 || len(got.Records) != 5 {
 		t.Errorf("%d revisions and %d records, want 2 and 5", len(got.Revisions[name]), len(got.Records))
 	}
+	// What is written and deleted at once is a revision like any other.
+	write(t, s, version(2, false), stored(name, version(3, true)))
+	got := read(t, s)
+	equal(t, "the policy", got.Policies, []admin.Stored{utc(*stored(name, version(3, true)))})
+	equal(t, "its revision", got.Revisions[name][0], utc(*stored(name, version(3, false))))
 }
 
 // names are such that a store which compares otherwise than by bytes, or builds its SQL, shows it.
