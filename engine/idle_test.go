@@ -23,11 +23,17 @@ type busy struct {
 // policy is one under which all of it may be.
 func (u busy) policy(tb testing.TB) *policy.Effective {
 	tb.Helper()
-	p := *sharedPolicy(tb)
-	p.Budget.Window = &policy.BudgetWindow{Ratio: 1, Period: 10 * time.Second, MinPerSecond: 10}
-	p.Hedge = u.hedge
-	p.Hedge.MaxExtra, p.Hedge.MaxHedges = 1, 1
-	return &p
+	r := policy.Rule{Name: policy.DefaultName, Revision: 1}
+	r.Budget.Limit = &policy.BudgetLimitRule{Window: &policy.BudgetWindowRule{Ratio: new(1.0), Period: new(10 * time.Second), MinPerSecond: new(10.0)}}
+	if u.hedge.Enabled {
+		r.Hedge = policy.HedgeRule{MaxExtra: new(1.0), MaxHedges: new(uint32(1)), Trigger: &policy.HedgeTriggerRule{}}
+		if u.hedge.Percentile > 0 {
+			r.Hedge.Trigger.Percentile = &u.hedge.Percentile
+		} else {
+			r.Hedge.Trigger.Delay = &u.hedge.Delay
+		}
+	}
+	return ruled(tb, r)
 }
 
 // play has every caller make all its attempts together, the first ones before the extra ones, and leaves the origin to itself.

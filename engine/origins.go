@@ -24,22 +24,15 @@ type Origins struct {
 
 // The keys hold their settings as handles: a few policies make many origins' settings, and a key is kept twice.
 type (
-	breakerKey  = keyOf[breaker.Config]
-	budgetKey   = keyOf[budgetSettings]
-	bulkheadKey = keyOf[bulkhead.Config]
-	hedgingKey  = keyOf[hedgingSettings]
+	breakerKey  = keyOf[policy.Breaker]
+	budgetKey   = keyOf[policy.BudgetSettings]
+	bulkheadKey = keyOf[policy.Concurrency]
+	hedgingKey  = keyOf[policy.HedgeSettings]
 )
 
 type keyOf[S comparable] struct {
 	origin   string
 	settings unique.Handle[S]
-}
-
-// budgetSettings are the settings by value; the kind not used is zero.
-type budgetSettings struct {
-	window budget.Window
-	bucket budget.TokenBucket
-	share  float64
 }
 
 // NewOrigins knows no origin yet.
@@ -68,12 +61,12 @@ func breakerAtRest(b *breaker.Breaker, now time.Time) bool {
 	return s.Mode == breaker.Auto && (s.State == breaker.Closed || s.State == breaker.HalfOpen && now.Sub(s.Since) > longOver)
 }
 
-func newBudget(origin string, settings budgetSettings) *budget.Budget {
-	cfg := budget.Config{Name: origin, CallerMaxShare: settings.share}
-	if settings.bucket != (budget.TokenBucket{}) {
-		cfg.TokenBucket = &settings.bucket
+func newBudget(origin string, settings policy.BudgetSettings) *budget.Budget {
+	cfg := budget.Config{Name: origin, CallerMaxShare: settings.CallerMaxShare}
+	if settings.TokenBucket != (budget.TokenBucket{}) {
+		cfg.TokenBucket = &settings.TokenBucket
 	} else {
-		cfg.Window = &settings.window
+		cfg.Window = &settings.Window
 	}
 	b, err := budget.New(cfg)
 	if err != nil {
@@ -99,13 +92,13 @@ type origin struct {
 
 // enter finds the state of a call's origin.
 func (o *Origins) enter(c *call.Call, p *policy.Effective, now time.Time) origin {
-	name := c.Target.Origin
+	name, by := c.Target.Origin, p.Shared()
 	s := origin{name: name, of: o}
-	s.breaker, s.breakerEntry = o.breakers.enter(breakerKey{name, unique.Make(p.Breaker)}, now)
-	s.budget, s.budgetEntry = o.budgets.enter(budgetKey{name, unique.Make(budgetSettingsOf(&p.Budget))}, now)
-	s.bulkhead, s.bulkheadEntry = o.bulkheads.enter(bulkheadKey{name, unique.Make(p.Concurrency)}, now)
-	if p.Hedge.Enabled && p.Hedge.MaxHedges > 0 {
-		s.hedging, s.hedgingEntry = o.hedgings.enter(hedgingKey{name, unique.Make(hedgingSettingsOf(&p.Hedge))}, now)
+	s.breaker, s.breakerEntry = o.breakers.enter(breakerKey{name, by.Breaker}, by, now)
+	s.budget, s.budgetEntry = o.budgets.enter(budgetKey{name, by.Budget}, by, now)
+	s.bulkhead, s.bulkheadEntry = o.bulkheads.enter(bulkheadKey{name, by.Concurrency}, by, now)
+	if by.Hedged {
+		s.hedging, s.hedgingEntry = o.hedgings.enter(hedgingKey{name, by.Hedge}, by, now)
 	}
 	return s
 }
@@ -117,14 +110,4 @@ func (s *origin) leave() {
 	if s.hedgingEntry != nil {
 		s.of.hedgings.leave(s.hedgingEntry)
 	}
-}
-
-func budgetSettingsOf(b *policy.Budget) budgetSettings {
-	s := budgetSettings{share: b.CallerMaxShare}
-	if b.TokenBucket != nil {
-		s.bucket = *b.TokenBucket
-	} else {
-		s.window = *b.Window
-	}
-	return s
 }

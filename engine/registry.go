@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sallyport/sallyport/policy"
 )
 
 const (
@@ -39,6 +41,7 @@ type entry[K comparable, V any] struct {
 	key        K
 	value      V // never changes
 	users      int
+	by         *policy.Shared // of the latest user
 	next, prev *entry[K, V]
 }
 
@@ -50,8 +53,8 @@ func newRegistry[K comparable, V any](create func(K) V, atRest func(V, time.Time
 	return r
 }
 
-// enter gives the value of a key and keeps it until leave.
-func (r *registry[K, V]) enter(key K, now time.Time) (V, *entry[K, V]) {
+// enter gives the value of a key, to be used under by, and keeps it until leave.
+func (r *registry[K, V]) enter(key K, by *policy.Shared, now time.Time) (V, *entry[K, V]) {
 	s := r.shardOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,6 +70,7 @@ func (r *registry[K, V]) enter(key K, now time.Time) (V, *entry[K, V]) {
 	}
 	s.pushLocked(e)
 	e.users++
+	e.by = by
 	return e.value, e
 }
 

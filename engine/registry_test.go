@@ -13,11 +13,11 @@ func TestRegistryIsBoundedAndKeepsWhatIsInUseOrNotAtRest(t *testing.T) {
 	now := time.Now()
 	made := 0
 	r := newRegistry(func(int) *bool { made++; return new(bool) }, func(busy *bool, _ time.Time) bool { return !*busy })
-	open, _ := r.enter(-1, now)
+	open, _ := r.enter(-1, nil, now)
 	*open = true // not at rest, though nobody uses it
-	_, used := r.enter(-2, now)
+	_, used := r.enter(-2, nil, now)
 	for key := range 3 * originsMax {
-		_, e := r.enter(key, now)
+		_, e := r.enter(key, nil, now)
 		r.leave(e)
 	}
 	size := 0
@@ -28,10 +28,10 @@ func TestRegistryIsBoundedAndKeepsWhatIsInUseOrNotAtRest(t *testing.T) {
 		t.Errorf("%d entries, want at most about %d", size, originsMax)
 	}
 	before := made
-	if again, _ := r.enter(-1, now); again != open {
+	if again, _ := r.enter(-1, nil, now); again != open {
 		t.Error("what was not at rest was forgotten")
 	}
-	if _, again := r.enter(-2, now); again != used {
+	if _, again := r.enter(-2, nil, now); again != used {
 		t.Error("what was in use was forgotten")
 	}
 	if made != before {
@@ -47,13 +47,13 @@ func TestAllGivesEveryValueOnceAndStopsWhenTold(t *testing.T) {
 	}
 	const many = originsMax / 4
 	for key := range many {
-		_, e := r.enter(key, now)
+		_, e := r.enter(key, nil, now)
 		r.leave(e)
 	}
 	seen := make(map[int]int)
 	for _, key := range r.all() {
 		seen[key]++
-		_, e := r.enter(key, now) // no lock is held meanwhile
+		_, e := r.enter(key, nil, now) // no lock is held meanwhile
 		r.leave(e)
 	}
 	for key := range many {
@@ -83,7 +83,7 @@ func TestLongestIdleLeavesFirst(t *testing.T) {
 		}
 	}
 	use := func(key int) {
-		_, e := r.enter(key, now)
+		_, e := r.enter(key, nil, now)
 		r.leave(e)
 	}
 	full, more := mine[:originsMax/shards], mine[originsMax/shards:]
@@ -137,7 +137,7 @@ func TestManyThatMayNotLeaveDoNotStopEviction(t *testing.T) {
 	r := newRegistry(func(key int) int { return key }, func(key int, _ time.Time) bool { return key >= 0 })
 	const busy = 600
 	for key := range busy + 3*originsMax {
-		_, e := r.enter(key-busy, now)
+		_, e := r.enter(key-busy, nil, now)
 		r.leave(e)
 	}
 	size := 0
