@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -20,6 +22,10 @@ type Origins struct {
 	bulkheads *registry[bulkheadKey, *bulkhead.Bulkhead]
 	hedgings  *registry[hedgingKey, *hedging]
 	holds     *holds
+	pasts     *registry[string, *past]
+
+	forcing sync.Mutex                              // held while an operator forces breakers
+	forced  atomic.Pointer[map[string]breaker.Mode] // by origin; replaced under forcing, its maps never change
 }
 
 // The keys hold their settings as handles: a few policies make many origins' settings, and a key is kept twice.
@@ -37,17 +43,20 @@ type keyOf[S comparable] struct {
 
 // NewOrigins knows no origin yet.
 func NewOrigins() *Origins {
-	return &Origins{
-		breakers: newRegistry(
-			func(k breakerKey) *breaker.Breaker { return breaker.New(k.settings.Value()) },
-			breakerAtRest),
-		budgets: newRegistry(func(k budgetKey) *budget.Budget { return newBudget(k.origin, k.settings.Value()) }, always[*budget.Budget]),
+	o := &Origins{
+		budgets: newRegistry(
+			func(k budgetKey, _ time.Time) *budget.Budget { return newBudget(k.origin, k.settings.Value()) }, always[*budget.Budget]),
 		bulkheads: newRegistry(
-			func(k bulkheadKey) *bulkhead.Bulkhead { return bulkhead.New(k.settings.Value()) },
+			func(k bulkheadKey, _ time.Time) *bulkhead.Bulkhead { return bulkhead.New(k.settings.Value()) },
 			func(b *bulkhead.Bulkhead, _ time.Time) bool { return b.Snapshot().InFlight == 0 }),
-		hedgings: newRegistry(func(k hedgingKey) *hedging { return newHedging(k.origin, k.settings.Value()) }, always[*hedging]),
+		hedgings: newRegistry(func(k hedgingKey, _ time.Time) *hedging { return newHedging(k.origin, k.settings.Value()) }, always[*hedging]),
 		holds:    newHolds(),
+		pasts:    newRegistry(func(string, time.Time) *past { return &past{} }, always[*past]),
 	}
+	o.pasts.most = pastsMax
+	o.breakers = newRegistry(o.newBreaker, breakerAtRest)
+	o.forced.Store(&map[string]breaker.Mode{})
+	return o
 }
 
 // always at rest: what it knows may be forgotten when nobody uses it.

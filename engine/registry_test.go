@@ -12,7 +12,7 @@ import (
 func TestRegistryIsBoundedAndKeepsWhatIsInUseOrNotAtRest(t *testing.T) {
 	now := time.Now()
 	made := 0
-	r := newRegistry(func(int) *bool { made++; return new(bool) }, func(busy *bool, _ time.Time) bool { return !*busy })
+	r := newRegistry(func(int, time.Time) *bool { made++; return new(bool) }, func(busy *bool, _ time.Time) bool { return !*busy })
 	open, _ := r.enter(-1, nil, now)
 	*open = true // not at rest, though nobody uses it
 	_, used := r.enter(-2, nil, now)
@@ -41,7 +41,7 @@ func TestRegistryIsBoundedAndKeepsWhatIsInUseOrNotAtRest(t *testing.T) {
 
 func TestAllGivesEveryValueOnceAndStopsWhenTold(t *testing.T) {
 	now := time.Now()
-	r := newRegistry(func(key int) int { return key }, func(int, time.Time) bool { return true })
+	r := newRegistry(func(key int, _ time.Time) int { return key }, func(int, time.Time) bool { return true })
 	for range r.all() {
 		t.Fatal("a value in an empty registry")
 	}
@@ -74,7 +74,7 @@ func TestAllGivesEveryValueOnceAndStopsWhenTold(t *testing.T) {
 
 func TestLongestIdleLeavesFirst(t *testing.T) {
 	now := time.Now()
-	r := newRegistry(func(key int) int { return key }, func(int, time.Time) bool { return true })
+	r := newRegistry(func(key int, _ time.Time) int { return key }, func(int, time.Time) bool { return true })
 	s := &r.shard[0]
 	var mine []int // that live in one shard, as many as there is room for, and some more
 	for key := 0; len(mine) < originsMax/shards+3; key++ {
@@ -134,7 +134,7 @@ func TestCredentialIsNamedByWhatARateLimitCounts(t *testing.T) {
 
 func TestManyThatMayNotLeaveDoNotStopEviction(t *testing.T) {
 	now := time.Now()
-	r := newRegistry(func(key int) int { return key }, func(key int, _ time.Time) bool { return key >= 0 })
+	r := newRegistry(func(key int, _ time.Time) int { return key }, func(key int, _ time.Time) bool { return key >= 0 })
 	const busy = 600
 	for key := range busy + 3*originsMax {
 		_, e := r.enter(key-busy, nil, now)
