@@ -62,7 +62,8 @@ func (p *past) moved(m move) {
 		p.trouble = max(p.trouble, m.at)
 	}
 	place := len(p.moves)
-	for ; place > 0 && later(&p.moves[place-1], &m); place-- {
+	for place > 0 && later(&p.moves[place-1], &m) {
+		place--
 	}
 	if len(p.moves) < movesMax {
 		p.moves = slices.Insert(p.moves, place, m)

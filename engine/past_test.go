@@ -13,7 +13,7 @@ import (
 func TestMovesAreToldInTheOrderInWhichTheyHappened(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	at := func(second, generation int) *breaker.Transition {
-		return &breaker.Transition{At: begin.Add(time.Duration(second) * time.Second), Generation: uint64(generation), To: breaker.Closed} //nolint:gosec // small
+		return &breaker.Transition{At: begin.Add(time.Duration(second) * time.Second), Generation: uint64(generation), To: breaker.Closed}
 	}
 	o := NewOrigins()
 	for _, m := range []*breaker.Transition{at(2, 4), at(1, 2), at(1, 1), at(3, 5), at(2, 3)} {

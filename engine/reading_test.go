@@ -285,7 +285,7 @@ func TestReadBesideCalls(t *testing.T) {
 		o.Reset(name, start)
 	})
 	for i := range 4 {
-		rnd := rand.New(rand.NewPCG(1, uint64(i))) //nolint:gosec // a test
+		rnd := rand.New(rand.NewPCG(1, uint64(i)))
 		callers.Go(func() {
 			for range 300 {
 				use(o, callOf(fmt.Sprintf("host%d.example.com", rnd.IntN(20))), under(t, table, []string{"strict", "other"}[rnd.IntN(2)]), start)

@@ -195,7 +195,7 @@ func (s *registryShard[K, V]) idle(now time.Time, idle time.Duration) (some []*e
 }
 
 func (s *registryShard[K, V]) isIdleLocked(e *entry[K, V], now time.Time, idle time.Duration) bool {
-	return e.users == 0 && s.sinceLocked(now) >= e.used+uint32(idle/time.Second) // now may be before it was used
+	return e.users == 0 && time.Duration(s.sinceLocked(now))*time.Second >= time.Duration(e.used)*time.Second+idle
 }
 
 func (s *registryShard[K, V]) forgetIfIdle(e *entry[K, V], now time.Time, idle time.Duration, atRest func(V, time.Time) bool) {
