@@ -171,7 +171,7 @@ func TestForceEndsToTheInstant(t *testing.T) {
 		if b.Forced(api) == nil || len(o.heard()) != 2 {
 			t.Error("ended too early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if b.Forced(api) != nil || len(b.List()) != 1 {
 			t.Error("not ended")
 		}
@@ -203,7 +203,7 @@ func TestEndMayBeMoved(t *testing.T) {
 		}
 		order.ExpireTime = begin.Add(2*time.Hour + 1)
 		set(t, b, order)
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		synctest.Wait()
 		if last := o.heard()[3:]; !slices.Equal(last, []said{{2*time.Hour + 1, api, breaker.Auto}}) {
 			t.Errorf("%v", last)

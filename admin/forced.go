@@ -7,7 +7,7 @@ import (
 	"github.com/sallyport/sallyport/breaker"
 )
 
-// ErrManyForced: as many origins are forced as may be at a time.
+// ErrManyForced says that as many origins are forced as may be at a time.
 var ErrManyForced = errors.New("too many origins are forced")
 
 // over: its time has come. The instant itself is no longer in force.

@@ -119,5 +119,13 @@ func roleFor(method string) (Role, bool) {
 	if strings.HasPrefix(method, "/"+pb.CallService_ServiceDesc.ServiceName+"/") {
 		return RoleCaller, true
 	}
+	if rpc, ok := strings.CutPrefix(method, "/"+pb.OriginService_ServiceDesc.ServiceName+"/"); ok {
+		switch rpc {
+		case "ListOrigins", "GetOrigin", "WatchOrigins":
+			return RoleViewer, true
+		case "SetBreaker", "ResetOrigin":
+			return RoleOperator, true
+		}
+	}
 	return "", false
 }

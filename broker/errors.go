@@ -22,13 +22,16 @@ const (
 	reasonRoleRequired    = "ROLE_REQUIRED"
 	reasonBrokerFull      = "BROKER_FULL"
 	reasonDraining        = "DRAINING"
+	reasonStore           = "STORE_UNAVAILABLE"
+	reasonNotFound        = "NOT_FOUND"
 	reasonNotBuilt        = "NOT_BUILT"
 	reasonInternal        = "INTERNAL"
 )
 
 func reasons() []string {
 	return []string{
-		reasonInvalidRequest, reasonUnauthenticated, reasonRoleRequired, reasonBrokerFull, reasonDraining, reasonNotBuilt, reasonInternal,
+		reasonInvalidRequest, reasonUnauthenticated, reasonRoleRequired, reasonBrokerFull, reasonDraining,
+		reasonStore, reasonNotFound, reasonNotBuilt, reasonInternal,
 	}
 }
 

@@ -54,6 +54,8 @@ type Server struct {
 	health *health.Server
 	access *access
 	calls  *CallService
+	// endWatches has what watches without end leave, once the broker drains.
+	endWatches []func()
 }
 
 // ServerConfig is how a server is reached.
@@ -64,6 +66,8 @@ type ServerConfig struct {
 	TLS *tls.Config
 	// Log hears of panics; required.
 	Log *slog.Logger
+	// Origins is served if it is not nil.
+	Origins *OriginService
 }
 
 // NewServer makes the server.
@@ -98,6 +102,10 @@ func newServer(calls *CallService, cfg ServerConfig, c encoding.CodecV2) *Server
 	s.grpc = grpc.NewServer(opts...)
 	s.grpc.RegisterService(lateReading(pb.CallService_ServiceDesc, guarded, s.access), calls)
 	s.grpc.RegisterService(lateReading(healthpb.Health_ServiceDesc, guarded, s.access), s.health)
+	if cfg.Origins != nil {
+		s.grpc.RegisterService(lateReading(pb.OriginService_ServiceDesc, guarded, s.access), cfg.Origins)
+		s.endWatches = append(s.endWatches, cfg.Origins.endWatches)
+	}
 	reflection.Register(s.grpc)
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
 	s.health.SetServingStatus(pb.CallService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
@@ -126,6 +134,9 @@ func (s *Server) ReplaceIdentities(identities *Identities) { s.access.identities
 func (s *Server) Drain(ctx context.Context) {
 	s.health.Shutdown()
 	s.access.gate.close()
+	for _, end := range s.endWatches {
+		end()
+	}
 	s.access.calls.close() // what came in now would be refused
 
 	finished := make(chan struct{}) // closed by the goroutine below

@@ -128,7 +128,7 @@ func (f *found) scopes() []*policy.Shared {
 }
 
 func written(s *policy.Shared) string {
-	text := fmt.Sprint(s.Breaker.Value(), s.Budget.Value(), s.Concurrency.Value(), s.Held, s.Hedged)
+	text := fmt.Sprint(s.Breaker.Value(), s.Budget.Value(), s.Concurrency.Value(), s.Hedged)
 	if s.Hedged {
 		text += fmt.Sprint(s.Hedge.Value())
 	}

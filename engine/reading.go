@@ -60,6 +60,16 @@ type Scope struct {
 	Concurrency bulkhead.Snapshot
 }
 
+// Equal tells whether two states are the same in all that is of interest to an operator, or at most in that: false may be said of equal
+// ones, true never of others.
+func (s *OriginState) Equal(other *OriginState) bool {
+	return s.Name == other.Name && s.Latency == other.Latency && s.Trouble.Equal(other.Trouble) && slices.Equal(s.Holds, other.Holds) &&
+		slices.Equal(s.Moves, other.Moves) && slices.EqualFunc(s.Scopes, other.Scopes, func(a, b Scope) bool {
+		return a.By.Policy == b.By.Policy && a.By.SharedSettings == b.By.SharedSettings && a.Breaker == b.Breaker && a.Budget == b.Budget &&
+			a.Concurrency == b.Concurrency && slices.Equal(a.Callers, b.Callers)
+	})
+}
+
 // Hold is until when somebody is held.
 type Hold struct {
 	// Credential: who uses one, and not everybody.

@@ -21,8 +21,8 @@ type SharedSettings struct {
 	Budget      unique.Handle[BudgetSettings]
 	Concurrency unique.Handle[Concurrency]
 	Hedge       unique.Handle[HedgeSettings]
-	// Hedged: the calls are hedged, by Hedge. Held: they obey holds.
-	Hedged, Held bool
+	// Hedged: the calls are hedged, by Hedge.
+	Hedged bool
 }
 
 // BudgetSettings are a [Budget] by value; the kind not used is zero.
@@ -65,6 +65,5 @@ func newShared(e *Effective) *Shared {
 	if s.Hedged = e.Hedge.Enabled && e.Hedge.MaxHedges > 0; s.Hedged {
 		s.Hedge = unique.Make(HedgeSettings{Delay: e.Hedge.Delay, Percentile: e.Hedge.Percentile, MaxExtra: e.Hedge.MaxExtra})
 	}
-	s.Held = e.Retry.Hold
 	return s
 }

@@ -19,7 +19,7 @@ func TestSharedIsMadeOnceForAllCalls(t *testing.T) {
 	}
 	window := policy.BudgetSettings{Window: policy.BudgetWindow{Ratio: 0.2, Period: 10 * time.Second, MinPerSecond: 1}, CallerMaxShare: 0.5}
 	if s.Policy != "policies/x@7" || s.Breaker.Value() != e.Breaker || s.Budget.Value() != window || s.Concurrency.Value() != e.Concurrency ||
-		!s.Hedged || s.Hedge.Value() != (policy.HedgeSettings{Delay: time.Second, MaxExtra: 0.05}) || !s.Held {
+		!s.Hedged || s.Hedge.Value() != (policy.HedgeSettings{Delay: time.Second, MaxExtra: 0.05}) {
 		t.Errorf("%+v: breaker %+v, budget %+v", s, s.Breaker.Value(), s.Budget.Value())
 	}
 }
@@ -33,7 +33,6 @@ func TestSharedOfEqualSettingsIsEqual(t *testing.T) {
 		"share":       func(r *policy.Rule) { r.Budget.CallerMaxShare = new(1.0) },
 		"concurrency": func(r *policy.Rule) { r.Concurrency.MaxInFlight = new(uint32(9)) },
 		"hedge":       func(r *policy.Rule) { r.Hedge.MaxHedges = new(uint32(1)) },
-		"hold":        func(r *policy.Rule) { r.Retry.Hold = new(false) },
 	} {
 		r := policy.Rule{Name: "policies/x"}
 		change(&r)
