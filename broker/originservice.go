@@ -109,7 +109,7 @@ func (s *OriginService) one(name string) (*pb.Origin, bool) {
 }
 
 func originNotFound(name string) error {
-	return refusal(codes.NotFound, reasonNotFound, fmt.Sprintf("%s is not known: nobody called it of late, and its breakers are not forced", name))
+	return refusal(codes.NotFound, reasonNotFound, name+" is not known: nobody called it of late, and its breakers are not forced")
 }
 
 // storeUnavailable: nothing has changed. What the store says is for the log alone, but for an RPC that ended before its turn came.
@@ -162,7 +162,7 @@ func reasonProblem(reason string) *call.InvalidError {
 }
 
 func expiryProblem(req *pb.SetBreakerRequest, now time.Time) *call.InvalidError {
-	problem := ""
+	var problem string
 	switch end := req.GetExpireTime(); {
 	case end == nil:
 		return nil

@@ -82,6 +82,7 @@ func (a *answering) with(result call.Result) {
 // operated is a broker whose origins are looked at.
 type operated struct {
 	server   *Server
+	service  *OriginService
 	upstream *answering
 	engine   *engine.Origins
 	store    *breakerMemory
@@ -112,7 +113,8 @@ func operate(t testing.TB, memory bool, store *breakerMemory, identities *Identi
 	calls := NewCallService(CallConfig{
 		Engine: engine.New(o.upstream, observer, guard.New(guard.Config{Dev: true}), o.engine), Observer: observer, BrokerID: "b@1", Log: log,
 	}, compile(t, rules...))
-	o.server = NewServer(calls, ServerConfig{Identities: identities, Log: log, Origins: NewOriginService(o.engine, o.breakers)})
+	o.service = NewOriginService(o.engine, o.breakers)
+	o.server = NewServer(calls, ServerConfig{Identities: identities, Log: log, Origins: o.service})
 	served := make(chan error, 1) // receives one value, never closed
 	go func() { served <- o.server.Serve(l) }()
 	t.Cleanup(func() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -144,7 +145,7 @@ func (p *rank) token(f originFilter) string {
 // rankOf reads a token; nil where there is none.
 func rankOf(token string, f originFilter) (*rank, *call.InvalidError) {
 	if token == "" {
-		return nil, nil //nolint:nilnil // the first page, and nothing wrong
+		return nil, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	switch {
@@ -189,8 +190,7 @@ func (f *originFilter) takes(p *rank) bool {
 
 func (f *originFilter) sum() uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte{byte(f.state)})
-	_, _ = h.Write([]byte(f.host))
+	_, _ = fmt.Fprint(h, f.state, f.host)
 	return h.Sum64()
 }
 

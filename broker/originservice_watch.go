@@ -184,7 +184,7 @@ func (n *originNews) take(ctx context.Context) error {
 	case n.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err() //nolint:wrapcheck // it is the status of the RPC
+		return status.FromContextError(ctx.Err()).Err()
 	}
 }
 
