@@ -3,19 +3,19 @@ package broker
 import (
 	"context"
 	"fmt"
-	"slices"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-
-	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
 // access lets an RPC in: the broker is not draining, the caller is known, and has the role the RPC needs.
 type access struct {
 	identities       atomic.Pointer[Identities]
+	authorities      *Authorities // nil: nobody is known by a certificate
+	log              *slog.Logger
 	gate             *gate
 	calls, strangers *reception
 }
@@ -42,7 +42,11 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if service := open(info.FullMethod); service != "" {
 		return next(srv, &received{ServerStream: ss, by: a.strangers, whose: service, only: !info.IsClientStream})
 	}
-	ctx, leave, ok := a.gate.enter(ss.Context())
+	enter := a.gate.enter
+	if role, ok := roleFor(info.FullMethod); ok && role != RoleCaller {
+		enter = a.gate.enterToWatch
+	}
+	ctx, leave, ok := enter(ss.Context())
 	if !ok {
 		return draining()
 	}
@@ -51,7 +55,14 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if err != nil {
 		return err
 	}
-	return next(srv, &admitted{ServerStream: ss, ctx: ctx})
+	var in grpc.ServerStream = &admitted{ServerStream: ss, ctx: ctx}
+	if !info.IsClientStream {
+		in = &received{ServerStream: in, by: a.calls, whose: callerOf(ctx), only: true}
+	}
+	if err := next(srv, in); !sentHome(ctx) {
+		return err
+	}
+	return draining()
 }
 
 // greet has the message of a unary RPC read only if its caller may come in. It passes the gate in unary: a drain does not wait for
@@ -79,7 +90,7 @@ type admitted struct {
 func (s *admitted) Context() context.Context { return s.ctx }
 
 func (a *access) admit(ctx context.Context, method string) (context.Context, error) {
-	id, err := a.identities.Load().who(ctx)
+	id, err := a.who(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,16 +98,23 @@ func (a *access) admit(ctx context.Context, method string) (context.Context, err
 	if !ok {
 		return nil, notBuilt(method)
 	}
-	if !slices.Contains(id.roles, role) {
+	if !id.may(role) {
 		return nil, refusal(codes.PermissionDenied, reasonRoleRequired, fmt.Sprintf("needs the role %s", role))
 	}
 	return withCaller(ctx, id.name), nil
 }
 
-// unknown answers RPCs that nobody registered, so that their error too says that nothing was sent.
-func unknown(_ any, ss grpc.ServerStream) error {
-	method, _ := grpc.MethodFromServerStream(ss)
-	return notBuilt(method)
+// unknown answers RPCs that nobody registered at this endpoint, so that their error too says that nothing was sent.
+func unknown(elsewhere []Service) grpc.StreamHandler {
+	return func(_ any, ss grpc.ServerStream) error {
+		method, _ := grpc.MethodFromServerStream(ss)
+		for _, s := range elsewhere {
+			if strings.HasPrefix(method, "/"+s.Desc.ServiceName+"/") {
+				return refusal(codes.Unimplemented, reasonNotBuilt, method+" is served on another listener of this broker (--admin)")
+			}
+		}
+		return notBuilt(method)
+	}
 }
 
 func draining() error {
@@ -112,12 +130,4 @@ func open(method string) string {
 		}
 	}
 	return ""
-}
-
-// roleFor is the role an RPC needs. One that stands nowhere here is refused, whoever asks.
-func roleFor(method string) (Role, bool) {
-	if strings.HasPrefix(method, "/"+pb.CallService_ServiceDesc.ServiceName+"/") {
-		return RoleCaller, true
-	}
-	return "", false
 }

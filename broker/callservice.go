@@ -48,6 +48,9 @@ func NewCallService(cfg CallConfig, t *policy.Table) *CallService {
 // Replace puts another table in force for the calls that come from now on. Those in flight keep theirs to their end.
 func (s *CallService) Replace(t *policy.Table) { s.table.Store(t) }
 
+// Table is the one in force.
+func (s *CallService) Table() *policy.Table { return s.table.Load() }
+
 // Call makes one outbound HTTP call with whole bodies in memory.
 func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallResponse, error) {
 	now := time.Now()

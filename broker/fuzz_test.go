@@ -1,6 +1,9 @@
 package broker
 
 import (
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,18 +91,26 @@ func FuzzTokens(f *testing.F) {
 	f.Add([]byte("tokens: [{identity: 'a b', sha256: 00, roles: [root]}, null, 1]"))
 	f.Add([]byte("a: &a [*a]\ntokens: *a"))
 	f.Add([]byte("tokens:\n- &t {identity: x, sha256: !!binary aGk=, roles: [operator]}\n- <<: *t\n"))
+	f.Add([]byte("tokens:\n- {identity: 'uid:0', roles: [operator]}\n- {identity: 'spiffe://td/a', roles: [viewer]}\n- {identity: a.b, roles: [caller]}\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		ids, err := parseTokens("the file", content)
+		ids, err := parseTokens("the file", content, Proofs{Certificates: true, Users: true})
 		if err != nil {
 			if ids != nil || !strings.HasPrefix(err.Error(), "tokens: the file: ") {
 				t.Fatalf("%v beside %q", ids, err)
 			}
 			return
 		}
-		if len(ids.tokens) == 0 {
+		if len(ids.tokens)+len(ids.names) == 0 {
 			t.Fatal("nobody could call")
 		}
-		for _, id := range ids.tokens {
+		all := slices.Collect(maps.Values(ids.tokens))
+		for name, id := range ids.names {
+			if name != id.name || checkSPIFFE(name) != nil && checkDNS(name) != nil && !regexp.MustCompile(`^uid:(0|[1-9]\d{0,9})$`).MatchString(name) {
+				t.Fatalf("%q is proved by no connection", name)
+			}
+			all = append(all, id)
+		}
+		for _, id := range all {
 			if !validOperationID(id.name) || len(id.roles) == 0 {
 				t.Fatalf("identity %+v", id)
 			}

@@ -3,13 +3,16 @@ package broker
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 )
 
-// errEnded is the cause of a context that [gate.abort] cancelled.
-var errEnded = errors.New("the broker was ended before the call was over")
+// The causes of contexts that a gate cancelled.
+var (
+	// errEnded is that of [gate.abort].
+	errEnded = errors.New("the broker was ended before the call was over")
+	// errShut is that of [gate.close], for those who only watch.
+	errShut = errors.New("the broker is shutting down")
+)
 
 // gate knows the RPCs in flight. Once it is shut it tells when the last one has left, and can send away those that are inside.
 type gate struct {
@@ -17,18 +20,33 @@ type gate struct {
 
 	mu     sync.Mutex // protects the fields below
 	shut   bool
-	inside map[uint64]context.CancelCauseFunc // by the number of the RPC
+	inside map[uint64]guest // by the number of the RPC
 	number uint64
 }
 
+// guest is an RPC inside.
+type guest struct {
+	cancel  context.CancelCauseFunc
+	watches bool // it ends when the gate is shut: by itself it never would
+}
+
 func newGate() *gate {
-	return &gate{left: make(chan struct{}), inside: make(map[uint64]context.CancelCauseFunc)}
+	return &gate{left: make(chan struct{}), inside: make(map[uint64]guest)}
 }
 
 // enter lets an RPC in, false when the gate is shut. It works under the context returned, and leaves once.
 func (g *gate) enter(ctx context.Context) (inside context.Context, leave func(), ok bool) {
+	return g.enterAs(ctx, false)
+}
+
+// enterToWatch lets an RPC in that is sent home when the gate is shut.
+func (g *gate) enterToWatch(ctx context.Context) (inside context.Context, leave func(), ok bool) {
+	return g.enterAs(ctx, true)
+}
+
+func (g *gate) enterAs(ctx context.Context, watches bool) (inside context.Context, leave func(), ok bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	number, ok := g.admit(cancel)
+	number, ok := g.admit(guest{cancel, watches})
 	if !ok {
 		cancel(nil)
 		return nil, nil, false
@@ -39,14 +57,14 @@ func (g *gate) enter(ctx context.Context) (inside context.Context, leave func(),
 	}, true
 }
 
-func (g *gate) admit(cancel context.CancelCauseFunc) (number uint64, ok bool) {
+func (g *gate) admit(who guest) (number uint64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
 		return 0, false
 	}
 	g.number++
-	g.inside[g.number] = cancel
+	g.inside[g.number] = who
 	return g.number, true
 }
 
@@ -59,14 +77,21 @@ func (g *gate) leave(number uint64) {
 	}
 }
 
-// close shuts the gate; those inside go on. Shutting it again changes nothing.
+// close shuts the gate; those inside go on, but for those who only watch. Shutting it again changes nothing.
 func (g *gate) close() {
+	for _, cancel := range g.shutOut() {
+		cancel(errShut)
+	}
+}
+
+func (g *gate) shutOut() (watchers []context.CancelCauseFunc) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.shut && len(g.inside) == 0 {
 		close(g.left)
 	}
 	g.shut = true
+	return g.cancelsLocked(func(who guest) bool { return who.watches })
 }
 
 // abort shuts the gate and cancels those inside, who still say what they know and leave.
@@ -80,7 +105,16 @@ func (g *gate) abort() {
 func (g *gate) cancels() []context.CancelCauseFunc {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Collect(maps.Values(g.inside))
+	return g.cancelsLocked(func(guest) bool { return true })
+}
+
+func (g *gate) cancelsLocked(of func(guest) bool) (all []context.CancelCauseFunc) {
+	for _, who := range g.inside {
+		if of(who) {
+			all = append(all, who.cancel)
+		}
+	}
+	return all
 }
 
 func (g *gate) isShut() bool {
@@ -91,3 +125,6 @@ func (g *gate) isShut() bool {
 
 // aborted: the RPC was sent away by [gate.abort], and not by its caller or its deadline.
 func aborted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errEnded) }
+
+// sentHome: the RPC only watched, and was ended by [gate.close].
+func sentHome(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errShut) }

@@ -1,40 +1,25 @@
 package broker
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"io"
-	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 )
 
-// Role is what an identity may do.
-type Role string
-
-// The roles.
-const (
-	// RoleCaller makes calls.
-	RoleCaller Role = "caller"
-	// RoleViewer reads policies and the state of origins.
-	RoleViewer Role = "viewer"
-	// RoleOperator changes them.
-	RoleOperator Role = "operator"
-)
-
-// localIdentity is the caller where no tokens are configured, which the broker allows on loopback only.
+// localIdentity is the caller where nobody is asked who he is, which the broker allows on loopback only.
 const localIdentity = "local"
 
-// Identities knows who may call. The zero value knows one caller, local, who may do everything.
+// userPrefix begins the identity of a user at the other end of a unix socket.
+const userPrefix = "uid:"
+
+// Identities knows who may call, by what they prove. The zero value knows one caller, local, who may do everything.
 type Identities struct {
 	tokens map[[sha256.Size]byte]identity
+	// names are proved by the connection: by a client certificate, or by the user at the other end of a unix socket.
+	names map[string]identity
 }
 
 type identity struct {
@@ -42,78 +27,42 @@ type identity struct {
 	roles []Role
 }
 
-// tokenFile is the file given with --tokens.
-type tokenFile struct {
-	Tokens []tokenEntry `yaml:"tokens"`
-}
-
-// tokenEntry has a name because the decoder's errors tell it.
-type tokenEntry struct {
-	Identity string `yaml:"identity"`
-	SHA256   string `yaml:"sha256"`
-	Roles    []Role `yaml:"roles"`
-}
-
-// LoadTokens reads a file of bearer tokens. It holds their SHA-256 only, so that the file gives nobody access.
-func LoadTokens(path string) (*Identities, error) {
-	content, err := readBounded(path)
-	if err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
+// who finds the caller of an RPC. The first that is there decides alone, right or wrong: a token, the client certificate of the
+// connection, the user at the other end of the unix socket where the file names that user.
+func (a *access) who(ctx context.Context) (identity, error) {
+	ids := a.identities.Load()
+	if ids.open() && a.authorities == nil {
+		return identity{name: localIdentity, roles: allRoles()}, nil
 	}
-	return parseTokens(path, content)
-}
-
-// parseTokens reads the text of a token file; path stands in its errors.
-func parseTokens(path string, content []byte) (*Identities, error) {
-	var file tokenFile
-	dec := yaml.NewDecoder(bytes.NewReader(content))
-	dec.KnownFields(true)
-	if err := dec.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("tokens: %s: %w", path, err)
+	if authorization := metadata.ValueFromIncomingContext(ctx, "authorization"); len(authorization) > 0 {
+		return ids.byToken(authorization)
 	}
-	if err := dec.Decode(&tokenFile{}); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("tokens: %s: more than one document; put all tokens into one", path) // the rest would be ignored
-	}
-	ids := &Identities{tokens: make(map[[sha256.Size]byte]identity, len(file.Tokens))}
-	for i, t := range file.Tokens {
-		at := fmt.Sprintf("tokens: %s: tokens[%d]", path, i)
-		if !validOperationID(t.Identity) {
-			return nil, fmt.Errorf("%s.identity: give 1 to 255 visible ASCII characters", at)
+	p, from := connectionOf(ctx)
+	switch {
+	case p == nil:
+		return identity{}, unauthenticated()
+	case p.chain != nil && a.authorities != nil:
+		if name := p.holder(a.authorities.pool.Load(), from, a.log); name != "" {
+			return ids.byCertificate(name), nil
 		}
-		sum, err := hex.DecodeString(t.SHA256)
-		if err != nil || len(sum) != sha256.Size {
-			return nil, fmt.Errorf("%s.sha256: not a SHA-256 in hex; make one with: printf %%s TOKEN | sha256sum", at)
-		}
-		if len(t.Roles) == 0 {
-			return nil, fmt.Errorf("%s.roles: empty; give caller, viewer or operator", at)
-		}
-		for j, r := range t.Roles {
-			if !slices.Contains([]Role{RoleCaller, RoleViewer, RoleOperator}, r) {
-				return nil, fmt.Errorf("%s.roles[%d]: no such role; give caller, viewer or operator", at, j)
-			}
-		}
-		key := [sha256.Size]byte(sum)
-		if _, twice := ids.tokens[key]; twice {
-			return nil, fmt.Errorf("%s.sha256: the same token stands there twice", at)
-		}
-		ids.tokens[key] = identity{name: t.Identity, roles: t.Roles}
-	}
-	if len(ids.tokens) == 0 {
-		return nil, fmt.Errorf("tokens: %s: no token; nobody could call", path)
-	}
-	return ids, nil
-}
-
-// who finds the caller of an RPC by its bearer token.
-func (i *Identities) who(ctx context.Context) (identity, error) {
-	if i == nil || i.tokens == nil {
-		return identity{name: localIdentity, roles: []Role{RoleCaller, RoleViewer, RoleOperator}}, nil
-	}
-	values := metadata.ValueFromIncomingContext(ctx, "authorization")
-	if len(values) != 1 {
 		return identity{}, unauthenticated()
 	}
-	scheme, token, ok := strings.Cut(values[0], " ")
+	// A user who is named nowhere is nobody: every process is some user's, so that being one proves nothing by itself.
+	if id, ok := ids.byName(p.user); ok {
+		return id, nil
+	}
+	return identity{}, unauthenticated()
+}
+
+// open: there is no file that says who may call.
+func (i *Identities) open() bool { return i == nil || i.tokens == nil }
+
+// byToken finds an identity by the values of the field authorization.
+func (i *Identities) byToken(authorization []string) (identity, error) {
+	if i == nil || len(authorization) != 1 {
+		return identity{}, unauthenticated()
+	}
+	scheme, token, ok := strings.Cut(authorization[0], " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
 		return identity{}, unauthenticated()
 	}
@@ -125,8 +74,31 @@ func (i *Identities) who(ctx context.Context) (identity, error) {
 	return id, nil
 }
 
+// byCertificate gives the roles to the name in a certificate. Who is known and named nowhere may do nothing; without a file all who are
+// known may make calls, and nobody may administer.
+func (i *Identities) byCertificate(name string) identity {
+	if i.open() {
+		return identity{name: name, roles: []Role{RoleCaller}}
+	}
+	id, ok := i.byName(name)
+	if !ok {
+		id.name = name
+	}
+	return id
+}
+
+func (i *Identities) byName(name string) (identity, bool) {
+	if i == nil || name == "" {
+		return identity{}, false
+	}
+	id, ok := i.names[name]
+	return id, ok
+}
+
+// unauthenticated says the same whatever was wrong: the log knows more.
 func unauthenticated() error {
-	return refusal(codes.Unauthenticated, reasonUnauthenticated, "no valid token; send one in the metadata, authorization: Bearer TOKEN")
+	return refusal(codes.Unauthenticated, reasonUnauthenticated,
+		"the caller is not known: send a valid token in the metadata (authorization: Bearer TOKEN), or use a client certificate that this broker accepts")
 }
 
 type callerKey struct{}

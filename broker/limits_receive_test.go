@@ -158,7 +158,7 @@ func TestReceivedCallOutlivesTheTimeToReceive(t *testing.T) {
 }
 
 func TestRefusalComesBeforeTheMessageIsRead(t *testing.T) {
-	ids, err := parseTokens("test", []byte("tokens: [{identity: a, sha256: 945d1c1a89b8508016b97c6303225022f0b0b407c89eb89df700dbc1c43a5447, roles: [caller]}]"))
+	ids, err := parseTokens("test", []byte("tokens: [{identity: a, sha256: 945d1c1a89b8508016b97c6303225022f0b0b407c89eb89df700dbc1c43a5447, roles: [caller]}]"), Proofs{})
 	if err != nil {
 		t.Fatal(err)
 	}

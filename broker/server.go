@@ -3,20 +3,15 @@ package broker
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/reflection"
 
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
@@ -50,10 +45,16 @@ const (
 
 // Server is the gRPC server of a broker.
 type Server struct {
-	grpc   *grpc.Server
-	health *health.Server
+	main   *endpoint
+	admin  *endpoint // nil: main has its services too
 	access *access
 	calls  *CallService
+}
+
+// Service is a gRPC service with what it is made of.
+type Service struct {
+	Desc grpc.ServiceDesc
+	Impl any
 }
 
 // ServerConfig is how a server is reached.
@@ -62,6 +63,12 @@ type ServerConfig struct {
 	Identities *Identities
 	// TLS is the server's part of a handshake; nil: cleartext.
 	TLS *tls.Config
+	// Authorities are those of client certificates; nil: none are asked for. They need TLS.
+	Authorities *Authorities
+	// Services are those that administer.
+	Services []Service
+	// Apart has them served by [Server.ServeAdmin] and nowhere else; otherwise they stand beside the calls.
+	Apart bool
 	// Log hears of panics; required.
 	Log *slog.Logger
 }
@@ -72,8 +79,9 @@ func NewServer(calls *CallService, cfg ServerConfig) *Server {
 }
 
 func newServer(calls *CallService, cfg ServerConfig, c encoding.CodecV2) *Server {
-	s := &Server{calls: calls, health: health.NewServer(), access: &access{
+	s := &Server{calls: calls, access: &access{
 		gate: newGate(), calls: receptionOfCalls(calls.capacity.limits), strangers: receptionOfStrangers(),
+		authorities: cfg.Authorities, log: cfg.Log,
 	}}
 	s.access.identities.Store(cfg.Identities)
 	calls.cfg.Observer.RPCReasons(reasons()...)
@@ -82,7 +90,7 @@ func newServer(calls *CallService, cfg ServerConfig, c encoding.CodecV2) *Server
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
-		grpc.NumStreamWorkers(streamWorkers), grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: maxConnIdle, MaxConnectionAge: maxConnAge, MaxConnectionAgeGrace: maxConnAgeGrace,
@@ -90,28 +98,23 @@ func newServer(calls *CallService, cfg ServerConfig, c encoding.CodecV2) *Server
 		}),
 		grpc.InTapHandle(hangUps), grpc.ForceServerCodecV2(c),
 		grpc.ChainStreamInterceptor(guarded, s.access.stream),
-		grpc.UnknownServiceHandler(unknown),
+		grpc.Creds(newHandshake(cfg)),
 	}
-	if cfg.TLS != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
+	toCall, toAdminister := []Service{{pb.CallService_ServiceDesc, calls}}, cfg.Services
+	if cfg.Apart {
+		s.admin = newEndpoint(opts, guarded, s.access, toAdminister, toCall)
+	} else {
+		toCall, toAdminister = append(toCall, toAdminister...), nil
 	}
-	s.grpc = grpc.NewServer(opts...)
-	s.grpc.RegisterService(lateReading(pb.CallService_ServiceDesc, guarded, s.access), calls)
-	s.grpc.RegisterService(lateReading(healthpb.Health_ServiceDesc, guarded, s.access), s.health)
-	reflection.Register(s.grpc)
-	s.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
-	s.health.SetServingStatus(pb.CallService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
+	s.main = newEndpoint(append(opts, grpc.NumStreamWorkers(streamWorkers)), guarded, s.access, toCall, toAdminister)
 	return s
 }
 
 // Serve answers on the listener, within its limits of connections, until the server is drained or stopped.
-func (s *Server) Serve(l net.Listener) error {
-	// A drain that came before the first accept is an end like any other.
-	if err := s.grpc.Serve(limitConns(l, maxConns, maxConnsPerPeer)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return fmt.Errorf("serve: %w", err)
-	}
-	return nil
-}
+func (s *Server) Serve(l net.Listener) error { return s.main.serve(l) }
+
+// ServeAdmin is Serve for the services that stand apart.
+func (s *Server) ServeAdmin(l net.Listener) error { return s.admin.serve(l) }
 
 // Draining reports whether new calls are refused.
 func (s *Server) Draining() bool { return s.access.gate.isShut() }
@@ -124,7 +127,7 @@ func (s *Server) ReplaceIdentities(identities *Identities) { s.access.identities
 // When ctx ends it cancels the calls in flight. They are not torn down: each still answers with its typed outcome, CANCELLED, with
 // an unknown effect where something was sent. What has not answered within lastWords is cut.
 func (s *Server) Drain(ctx context.Context) {
-	s.health.Shutdown()
+	s.each(func(e *endpoint) { e.health.Shutdown() })
 	s.access.gate.close()
 	s.access.calls.close() // what came in now would be refused
 
@@ -134,9 +137,9 @@ func (s *Server) Drain(ctx context.Context) {
 		<-s.access.gate.left
 		s.access.strangers.close()
 		// Every call has its reply; what is then still open after a moment only watches (health) and would never end.
-		watchers := time.AfterFunc(lastReplies, s.grpc.Stop)
+		watchers := time.AfterFunc(lastReplies, s.stop)
 		defer watchers.Stop()
-		s.grpc.GracefulStop()
+		s.each(func(e *endpoint) { e.grpc.GracefulStop() })
 	}()
 	select {
 	case <-finished:
@@ -148,10 +151,23 @@ func (s *Server) Drain(ctx context.Context) {
 	defer patience.Stop()
 	select {
 	case <-s.access.gate.left:
-		cut := time.AfterFunc(lastFlush, s.grpc.Stop)
+		cut := time.AfterFunc(lastFlush, s.stop)
 		defer cut.Stop()
 	case <-patience.C:
-		s.grpc.Stop()
+		s.stop()
 	}
 	<-finished // a handler returns soon after its context has ended
+}
+
+func (s *Server) stop() { s.each(func(e *endpoint) { e.grpc.Stop() }) }
+
+// each does it to all endpoints at once, and returns when it is done.
+func (s *Server) each(do func(*endpoint)) {
+	var all sync.WaitGroup
+	for _, e := range []*endpoint{s.main, s.admin} {
+		if e != nil {
+			all.Go(func() { do(e) })
+		}
+	}
+	all.Wait()
 }

@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"unicode"
 
@@ -28,7 +25,7 @@ func newCall() *cobra.Command {
 of each and what was decided after it, then what to do next, then the answer.
 
 Settings that a broker may need come from the environment where a flag is not given: SALLYPORT_BROKER, SALLYPORT_TOKEN
-(better there than in --token, which other users of the machine can see), SALLYPORT_CA.
+(better there than in --token, which other users of the machine can see), SALLYPORT_CA, SALLYPORT_CLIENT_CERT, SALLYPORT_CLIENT_KEY.
 
 ` + exitHelp(),
 		Example: `  sallyport call GET https://api.example.com/orders/17
@@ -94,24 +91,6 @@ func (f *callFlags) call(cmd *cobra.Command, method, url string) error {
 		return &exitError{code: code}
 	}
 	return nil
-}
-
-func (f *callFlags) dial() (*client.Client, error) {
-	cfg := client.Config{Token: f.token}
-	if f.ca != "" {
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		if f.ca != systemCA {
-			pem, err := os.ReadFile(f.ca)
-			if err != nil {
-				return nil, fmt.Errorf("--ca: %w", err)
-			}
-			cfg.TLS.RootCAs = x509.NewCertPool()
-			if !cfg.TLS.RootCAs.AppendCertsFromPEM(pem) {
-				return nil, fmt.Errorf("--ca %s: holds no certificate in PEM form", f.ca)
-			}
-		}
-	}
-	return client.Dial(f.broker, cfg)
 }
 
 func (f *callFlags) print(w io.Writer, req *pb.CallRequest, resp *pb.CallResponse) error {

@@ -18,9 +18,6 @@ import (
 // maxBodyBytes is what a policy may allow at most (body.max_request_bytes); nothing larger is read from a file.
 const maxBodyBytes = 16 << 20
 
-// systemCA, in place of a file, names the roots of this machine.
-const systemCA = "system"
-
 // callFlags are the flags of `call`. Zero means: as the policy says.
 type callFlags struct {
 	headers          []string
@@ -35,7 +32,7 @@ type callFlags struct {
 	singleUseBody    bool
 	output           string
 
-	broker, token, ca string
+	brokerFlags
 }
 
 func (f *callFlags) declare(fs *pflag.FlagSet) {
@@ -49,25 +46,12 @@ func (f *callFlags) declare(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.reserve, "reserve", 0, "time you want left when the answer arrives")
 	fs.Uint64Var(&f.maxResponseBytes, "max-response-bytes", 0, "may lower the policy's limit of the answer's body")
 	fs.BoolVar(&f.singleUseBody, "single-use-body", false, "the body may be sent once only")
-	fs.StringVar(&f.broker, "broker", fromEnv("BROKER", "127.0.0.1:7400"), "address of the broker: host:port or unix:/path (SALLYPORT_BROKER)")
-	// Its default stays out of --help: it is a secret.
-	fs.StringVar(&f.token, "token", "", "bearer token of the caller (better: SALLYPORT_TOKEN)")
-	fs.StringVar(&f.ca, "ca", fromEnv("CA", ""), "PEM file of the authority of the broker's certificate, or \"system\"; without it: cleartext (SALLYPORT_CA)")
+	f.brokerFlags.declare(fs)
 	fs.StringVarP(&f.output, "output", "o", "text", "text | json")
-}
-
-func fromEnv(name, fallback string) string {
-	if v := os.Getenv(envPrefix + name); v != "" {
-		return v
-	}
-	return fallback
 }
 
 // request makes the request. Only what the command line itself can get wrong is checked: the broker knows the rest better.
 func (f *callFlags) request(method, url string, in io.Reader) (*pb.CallRequest, error) {
-	if f.token == "" {
-		f.token = fromEnv("TOKEN", "")
-	}
 	body, err := readBody(f.body, in)
 	if err != nil {
 		return nil, err

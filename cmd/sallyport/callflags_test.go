@@ -102,6 +102,11 @@ func TestFlagWinsOverTheEnvironment(t *testing.T) {
 		if _, err := f.request("GET", "http://127.0.0.1/", nil); err != nil {
 			t.Fatal(err)
 		}
+		c, err := f.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close() // it never connected
 		if f.token != tt.token || f.broker != tt.broker {
 			t.Errorf("%v: token %q, broker %q", tt.args, f.token, f.broker)
 		}

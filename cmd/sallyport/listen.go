@@ -11,12 +11,65 @@ import (
 	"syscall"
 )
 
+// unixPrefix begins the address of a unix socket.
+const unixPrefix = "unix:"
+
+// listeners are those of a node.
+type listeners struct {
+	grpc, http, admin net.Listener // admin is nil where there is none
+}
+
+// listenAll opens all of them or none.
+func listenAll(ctx context.Context, s *settings) (*listeners, error) {
+	var ls listeners
+	for _, l := range []struct {
+		flag, addr string
+		to         *net.Listener
+	}{{"grpc", s.GRPC, &ls.grpc}, {"http", s.HTTP, &ls.http}, {"admin", s.Admin, &ls.admin}} {
+		if l.flag == "admin" && l.addr == "" {
+			continue
+		}
+		opened, err := listen(ctx, l.flag, l.addr, s.Insecure || s.guarded())
+		if err != nil {
+			return nil, ls.closing(err)
+		}
+		*l.to = opened
+		if path := opened.Addr(); path.Network() == "unix" && s.SocketMode&0o077 != 0 {
+			if err := os.Chmod(path.String(), s.SocketMode); err != nil { // from strict to loose: nobody comes in before
+				return nil, failure(ls.closing(fmt.Errorf("--%s: %w", l.flag, err)))
+			}
+		}
+	}
+	return &ls, nil
+}
+
+// all gives those there are.
+func (ls *listeners) all() []net.Listener {
+	var all []net.Listener
+	for _, l := range []net.Listener{ls.grpc, ls.http, ls.admin} {
+		if l != nil {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// closing gives back the listeners of a start that failed.
+func (ls *listeners) closing(err error) error {
+	for _, l := range ls.all() {
+		if cerr := l.Close(); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
+			err = errors.Join(err, cerr)
+		}
+	}
+	return err
+}
+
 // listen opens the listener that a flag names. Its errors name the flag and say what to do.
 //
-// trusted: whoever can reach the listener may call, because it is guarded by TLS and tokens or the operator said so. Any other
+// trusted: whoever can reach the listener may call, because it is guarded by TLS and by tokens or client certificates, or the operator said so. Any other
 // stays on this machine (contract.md §6).
 func listen(ctx context.Context, flag, addr string, trusted bool) (net.Listener, error) {
-	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+	if path, ok := strings.CutPrefix(addr, unixPrefix); ok {
 		return listenUnix(ctx, flag, strings.TrimPrefix(path, "//"))
 	}
 	tcp, err := net.ResolveTCPAddr("tcp", addr)
@@ -24,7 +77,7 @@ func listen(ctx context.Context, flag, addr string, trusted bool) (net.Listener,
 		return nil, usagef("--%s %s: %s", flag, addr, addressProblem(err))
 	}
 	if !trusted && !tcp.IP.IsLoopback() { // an empty host is every interface
-		return nil, usagef("--%s %s is not loopback: there the broker needs --tls-cert, --tls-key and --tokens, or --insecure", flag, addr)
+		return nil, usagef("--%s %s is not loopback: there the broker needs --tls-cert, --tls-key, and --tokens or --client-ca; or --insecure", flag, addr)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", tcp.String())
 	if err != nil {
@@ -38,8 +91,8 @@ func listenUnix(ctx context.Context, flag, path string) (net.Listener, error) {
 	if path == "" {
 		return nil, usagef("--%s unix: no path; write unix:/run/sallyport.sock", flag)
 	}
-	if flag != "grpc" {
-		return nil, usagef("--%s: a unix socket is for --grpc only; give host:port", flag)
+	if flag == "http" {
+		return nil, usagef("--%s: a unix socket is for --grpc and --admin only; give host:port", flag)
 	}
 	var lc net.ListenConfig
 	// Whoever may open the socket may call; without tokens that is the owner alone, from the first moment on.
@@ -52,7 +105,7 @@ func listenUnix(ctx context.Context, flag, path string) (net.Listener, error) {
 		l, err = lc.Listen(ctx, "unix", path)
 	}
 	if err != nil {
-		return nil, failure(listenError(flag, "unix:"+path, err))
+		return nil, failure(listenError(flag, unixPrefix+path, err))
 	}
 	return l, nil
 }

@@ -20,6 +20,7 @@ type inputs struct {
 	rules       *ruleset
 	identities  *broker.Identities
 	certificate *keyPair
+	authorities *broker.Authorities
 	observer    *tracing.Observer
 }
 
@@ -28,12 +29,17 @@ func loadInputs(ctx context.Context, s *settings, log *slog.Logger) (*inputs, er
 	in := &inputs{certificate: &keyPair{cert: s.TLSCert, key: s.TLSKey}}
 	var err error
 	if s.Tokens != "" {
-		if in.identities, err = broker.LoadTokens(s.Tokens); err != nil {
+		if in.identities, err = broker.LoadTokens(s.Tokens, s.proofs()); err != nil {
 			return nil, err
 		}
 	}
 	if s.TLSCert != "" {
 		if err := in.certificate.load(); err != nil {
+			return nil, err
+		}
+	}
+	if s.ClientCA != "" {
+		if in.authorities, err = broker.LoadAuthorities(s.ClientCA); err != nil {
 			return nil, err
 		}
 	}

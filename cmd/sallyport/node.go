@@ -19,6 +19,7 @@ import (
 	"github.com/sallyport/sallyport/egress"
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/engine"
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 	"github.com/sallyport/sallyport/policy"
 	"github.com/sallyport/sallyport/store/sqlite"
 	"github.com/sallyport/sallyport/tracing"
@@ -34,12 +35,13 @@ const (
 // node is one running broker: listeners, services, and what they stand on.
 type node struct {
 	grpc, http net.Addr
+	admin      net.Addr // nil where there is none
 
 	transport *egress.Transport
 	observer  *tracing.Observer
 	server    *broker.Server
 	health    *http.Server
-	serving   errgroup.Group // the two servers
+	serving   errgroup.Group // the servers
 	failed    chan error     // receives at most one value from each server; never closed
 	longest   atomic.Int64   // nanoseconds; no call lasts longer
 	state     *brokerState
@@ -53,44 +55,42 @@ type node struct {
 // startNode reads the files, listens, and serves. Its order keeps a start that fails without a trace: files are read before
 // anything is opened, and the start is counted only once the ports are ours.
 func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error) {
-	rules, tokens, pair := newSources(s)
+	sources := newSources(s)
 	in, err := loadInputs(ctx, s, log)
 	if err != nil {
 		return nil, usage(err)
 	}
-	trusted := s.Insecure || s.TLSCert != "" && s.Tokens != ""
-	grpcListener, err := listen(ctx, "grpc", s.GRPC, trusted)
+	ls, err := listenAll(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	httpListener, err := listen(ctx, "http", s.HTTP, trusted)
-	if err != nil {
-		return nil, closing(err, grpcListener)
-	}
 	machine, err := local()
 	if err != nil {
-		return nil, failure(closing(err, grpcListener, httpListener))
+		return nil, failure(ls.closing(err))
 	}
 	state, err := openState(s.Data)
 	if err != nil {
-		return nil, failure(closing(err, grpcListener, httpListener))
+		return nil, failure(ls.closing(err))
 	}
 	store, table, err := openStore(ctx, s.Data, in.rules)
 	if err != nil {
-		return nil, failure(errors.Join(closing(err, grpcListener, httpListener), state.close()))
+		return nil, failure(errors.Join(ls.closing(err), state.close()))
 	}
 	origins := engine.NewOrigins()
-	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(grpcListener, httpListener), Local: machine, Dev: s.Dev})
+	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(ls.all()...), Local: machine, Dev: s.Dev})
 	n := &node{
-		grpc: grpcListener.Addr(), http: httpListener.Addr(), observer: in.observer,
+		grpc: ls.grpc.Addr(), http: ls.http.Addr(), observer: in.observer,
 		transport: egress.New(egress.Config{Guard: g, UserAgent: "sallyport/" + programVersion()}),
-		failed:    make(chan error, 2),
+		failed:    make(chan error, 3),
 		state:     state,
-		files:     newReloader(rules, tokens, pair),
+		files:     newReloader(sources.all()...),
 		sweeps:    newSweeper(origins.Sweep),
 		store:     store,
 		lastGood:  newLastGood(s.Data, in.rules.all, log),
 		log:       log,
+	}
+	if ls.admin != nil {
+		n.admin = ls.admin.Addr()
 	}
 	n.longest.Store(int64(longestCall(in.rules.all.Rules())))
 	calls := broker.NewCallService(broker.CallConfig{
@@ -98,15 +98,21 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
 	}, table)
 	in.rules.all.Enforce(n.enforcing(calls))
-	n.server = broker.NewServer(calls, broker.ServerConfig{Identities: in.identities, TLS: in.certificate.config(), Log: log}) //nolint:contextcheck // its handlers take the context of their stream
+	n.server = broker.NewServer(calls, broker.ServerConfig{ //nolint:contextcheck // its handlers take the context of their stream
+		Identities: in.identities, TLS: in.certificate.config(), Authorities: in.authorities, Log: log, Apart: ls.admin != nil,
+		Services: []broker.Service{
+			{Desc: pb.PolicyService_ServiceDesc, Impl: broker.NewPolicyService(in.rules.all, store, calls.Table)},
+		},
+	})
 	n.health = newHTTP(n.server.Draining, n.observer.Scrape(log), in.certificate.config(), log)
 	told := reloadLog{log, n.observer.Reloaded}
-	rules.reload = func() { in.rules.reload(told) }
-	tokens.reload = func() { reloadTokens(s.Tokens, n.server, told) }
-	pair.reload = func() { in.certificate.reload(told) }
+	sources.rules.reload = func() { in.rules.reload(told) }
+	sources.tokens.reload = func() { reloadTokens(s, n.server, told) }
+	sources.certificate.reload = func() { in.certificate.reload(told) }
+	sources.authorities.reload = func() { reloadAuthorities(in.authorities, told) }
 	n.watch(s, origins)
 	announce(s, n, in.rules.all.Rules(), state, log)
-	n.serve(grpcListener, httpListener)
+	n.serve(ls)
 	go n.files.run()
 	go n.sweeps.run()
 	go n.lastGood.run()
@@ -133,29 +139,27 @@ func openStore(ctx context.Context, dir string, rules *ruleset) (*sqlite.Store, 
 	return nil, nil, fmt.Errorf("%w\nthe policies it had are in %s: --data with another directory and --policies with a copy of that file starts a broker with them", err, lastGood)
 }
 
-// closing gives back the listeners of a start that failed.
-func closing(err error, listeners ...net.Listener) error {
-	for _, l := range listeners {
-		if cerr := l.Close(); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
-			err = errors.Join(err, cerr)
-		}
-	}
-	return err
-}
-
-func (n *node) serve(grpcListener, httpListener net.Listener) {
+func (n *node) serve(ls *listeners) {
 	n.serving.Go(func() error {
-		if err := n.server.Serve(grpcListener); err != nil {
+		if err := n.server.Serve(ls.grpc); err != nil {
 			n.failed <- fmt.Errorf("gRPC listener: %w", err)
 		}
 		return nil
 	})
+	if ls.admin != nil {
+		n.serving.Go(func() error {
+			if err := n.server.ServeAdmin(ls.admin); err != nil {
+				n.failed <- fmt.Errorf("admin listener: %w", err)
+			}
+			return nil
+		})
+	}
 	n.serving.Go(func() error {
 		serve := n.health.Serve
 		if n.health.TLSConfig != nil {
 			serve = func(l net.Listener) error { return n.health.ServeTLS(l, "", "") }
 		}
-		if err := serve(broker.LimitConns(httpListener, httpMaxConns)); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(broker.LimitConns(ls.http, httpMaxConns)); !errors.Is(err, http.ErrServerClosed) {
 			n.failed <- fmt.Errorf("HTTP listener: %w", err)
 		}
 		return nil
@@ -211,14 +215,17 @@ func announce(s *settings, n *node, rules []policy.Rule, state *brokerState, log
 		log.Warn("dev mode: calls may go to loopback addresses of this machine, on any port; not for production")
 	}
 	if s.Insecure {
-		log.Warn("insecure: the listeners may be off loopback without TLS or tokens; whoever reaches them may call")
+		log.Warn("insecure: the listeners may be off loopback without TLS, or without tokens and client certificates; whoever reaches them may call")
 	}
 	for _, p := range s.AllowSpecial {
 		log.Warn("allow-special: this range is opened although it is reserved, link-local or the like", "range", p.String())
 	}
 	warnNotInForce(rules, log)
-	log.Info("serving", "grpc", address(n.grpc), "http", address(n.http), "version", programVersion(),
-		"policies", len(rules), "broker_id", state.String())
+	where := []any{"grpc", address(n.grpc), "http", address(n.http)}
+	if n.admin != nil {
+		where = append(where, "admin", address(n.admin))
+	}
+	log.Info("serving", append(where, "version", programVersion(), "policies", len(rules), "broker_id", state.String())...)
 }
 
 func warnNotInForce(rules []policy.Rule, log *slog.Logger) {

@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/sallyport/sallyport/broker"
 )
 
 // pollEvery is how often the files are looked at. Looking was chosen over notifications of the file system: it sees the switch of a
@@ -40,11 +38,15 @@ type source struct {
 	retryAt      time.Time // of files that could not be read; zero when they could
 }
 
+// sources are all files that are read again.
+type sources struct{ rules, tokens, certificate, authorities *source }
+
 // newSources looks at every file before any is read, so that no change between the two is missed.
-func newSources(s *settings) (rules, tokens, certificate *source) {
-	rules, tokens, certificate = newSource(s.Policies, s.Secrets), newSource(s.Tokens), newSource(s.TLSCert, s.TLSKey)
-	return rules, tokens, certificate
+func newSources(s *settings) sources {
+	return sources{newSource(s.Policies, s.Secrets), newSource(s.Tokens), newSource(s.TLSCert, s.TLSKey), newSource(s.ClientCA)}
 }
+
+func (s sources) all() []*source { return []*source{s.rules, s.tokens, s.certificate, s.authorities} }
 
 func newSource(paths ...string) *source {
 	s := &source{}
@@ -204,15 +206,4 @@ func (s stamp) equal(other stamp) bool {
 		}
 	}
 	return true
-}
-
-// reloadTokens puts other identities in force. A call that was let in goes on under the one it came with.
-func reloadTokens(path string, server *broker.Server, log reloadLog) {
-	identities, err := broker.LoadTokens(path)
-	if err != nil {
-		log.refused("tokens", err)
-		return
-	}
-	server.ReplaceIdentities(identities)
-	log.sound("tokens", "reloaded", "what", "tokens")
 }

@@ -3,7 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"strconv"
+	"strings"
 
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/v2"
@@ -19,14 +22,17 @@ const envPrefix = "SALLYPORT_"
 // settings are what `serve` is told. The names of the flags are those of the configuration file and, in capitals and with
 // underscores, of the environment.
 type settings struct {
-	// GRPC and HTTP are where the broker listens: host:port, or for GRPC unix:/path.
-	GRPC, HTTP string
+	// GRPC, HTTP and Admin are where the broker listens: host:port, or for GRPC and Admin unix:/path. Admin "": the services that
+	// administer are on GRPC.
+	GRPC, HTTP, Admin string
 	// Data is the directory of the broker's state.
 	Data string
 	// Policies, Tokens and Secrets name files and a directory; "" for none.
 	Policies, Tokens, Secrets string
-	// TLSCert and TLSKey are PEM files; both or none.
-	TLSCert, TLSKey string
+	// TLSCert and TLSKey are PEM files; both or none. ClientCA is one too, "" asks for no client certificates.
+	TLSCert, TLSKey, ClientCA string
+	// SocketMode is that of unix sockets.
+	SocketMode fs.FileMode
 	// Dev opens loopback destinations, Insecure listens off loopback without TLS or tokens.
 	Dev, Insecure bool
 	// AccessLog writes a line for every finished call.
@@ -52,13 +58,14 @@ func settingKinds() map[string]kind {
 	return map[string]kind{
 		"grpc": kindText, "http": kindText, "data": kindText, "policies": kindText, "tokens": kindText, "secrets": kindText,
 		"tls-cert": kindText, "tls-key": kindText, "dev": kindSwitch, "insecure": kindSwitch, "allow-special": kindList,
-		"access-log": kindSwitch, "max-calls": kindNumber, "max-bytes": kindNumber,
+		"client-ca": kindText, "admin": kindText, "socket-mode": kindText, "access-log": kindSwitch, "max-calls": kindNumber, "max-bytes": kindNumber,
 	}
 }
 
 func defaultSettings() map[string]any {
 	return map[string]any{
 		"grpc": "127.0.0.1:7400", "http": "127.0.0.1:7480", "data": "./sallyport-data", "max-calls": "10000", "max-bytes": "1GiB",
+		"socket-mode": "0600",
 	}
 }
 
@@ -68,14 +75,17 @@ func settingFlags(f *pflag.FlagSet) {
 	f.String("config", "", "YAML file with these settings by their names; flags and SALLYPORT_* win over it")
 	f.String("grpc", fmt.Sprint(d["grpc"]), "address of the gRPC listener: host:port or unix:/path")
 	f.String("http", fmt.Sprint(d["http"]), "address of the HTTP listener: /healthz, /readyz, /metrics")
+	f.String("admin", "", "address of a listener for the services that administer: host:port or unix:/path; without it they are on --grpc")
 	f.String("data", fmt.Sprint(d["data"]), "directory of the broker's state")
 	f.String("policies", "", "policy file, YAML or JSON")
-	f.String("tokens", "", "file with the bearer tokens of callers; without one every caller is \"local\"")
+	f.String("tokens", "", "file that says who may do what: bearer tokens, names in client certificates, users; without one every caller is \"local\"")
 	f.String("secrets", "", "directory of the files that credentials in policies name")
-	f.String("tls-cert", "", "certificate chain of both listeners, PEM")
+	f.String("tls-cert", "", "certificate chain of all listeners, PEM")
 	f.String("tls-key", "", "key of the certificate, PEM")
+	f.String("client-ca", "", "authorities of client certificates, PEM; callers are known by their SPIFFE id or DNS name")
+	f.String("socket-mode", fmt.Sprint(d["socket-mode"]), "mode of unix sockets, octal; others than the owner need --tokens")
 	f.Bool("dev", false, "let calls go to loopback addresses, on any port")
-	f.Bool("insecure", false, "listen off loopback without TLS or tokens")
+	f.Bool("insecure", false, "listen off loopback without TLS, or without tokens and client certificates")
 	f.Bool("access-log", false, "log a line for every finished call")
 	f.String("max-calls", fmt.Sprint(d["max-calls"]), "calls in flight at once, in all; more are refused")
 	f.String("max-bytes", fmt.Sprint(d["max-bytes"]), "bytes that the bodies of all calls may hold; takes KiB, MiB, GiB")
@@ -101,9 +111,9 @@ func loadSettings(flags *pflag.FlagSet, environ []string) (*settings, error) {
 		}
 	}
 	s := &settings{
-		GRPC: k.String("grpc"), HTTP: k.String("http"), Data: k.String("data"),
+		GRPC: k.String("grpc"), HTTP: k.String("http"), Admin: k.String("admin"), Data: k.String("data"),
 		Policies: k.String("policies"), Tokens: k.String("tokens"), Secrets: k.String("secrets"),
-		TLSCert: k.String("tls-cert"), TLSKey: k.String("tls-key"),
+		TLSCert: k.String("tls-cert"), TLSKey: k.String("tls-key"), ClientCA: k.String("client-ca"),
 		Dev: k.Bool("dev"), Insecure: k.Bool("insecure"), AccessLog: k.Bool("access-log"),
 	}
 	var err error
@@ -115,6 +125,9 @@ func loadSettings(flags *pflag.FlagSet, environ []string) (*settings, error) {
 	}
 	if s.Limits.MaxBytes < broker.MinMaxBytes {
 		return nil, fmt.Errorf("max-bytes: %d would refuse calls even without a body; give 64KiB or more", s.Limits.MaxBytes)
+	}
+	if s.SocketMode, err = parseSocketMode(k.String("socket-mode")); err != nil {
+		return nil, fmt.Errorf("socket-mode: %w", err)
 	}
 	for _, cidr := range k.Strings("allow-special") {
 		p, err := guard.ParseSpecial(cidr)
@@ -133,6 +146,10 @@ func (s *settings) check() error {
 	switch {
 	case (s.TLSCert == "") != (s.TLSKey == ""):
 		return errors.New("tls-cert and tls-key belong together: give both or neither")
+	case s.ClientCA != "" && s.TLSCert == "":
+		return errors.New("client-ca: a client certificate is shown over TLS only; give tls-cert and tls-key too")
+	case s.SocketMode&0o077 != 0 && s.Tokens == "" && s.ClientCA == "":
+		return fmt.Errorf("socket-mode: %04o lets other users open the socket, and without tokens each would be local, who may do everything; give tokens", s.SocketMode)
 	case s.GRPC == "":
 		return errors.New("grpc: empty; give host:port or unix:/path")
 	case s.HTTP == "":
@@ -141,4 +158,22 @@ func (s *settings) check() error {
 		return errors.New("data: empty; give a directory")
 	}
 	return nil
+}
+
+// parseSocketMode reads a mode as chmod does.
+func parseSocketMode(text string) (fs.FileMode, error) {
+	mode, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || mode > 0o777 || mode&0o600 != 0o600 {
+		return 0, fmt.Errorf("%q: give an octal mode in which the owner may read and write, such as \"0660\"", text)
+	}
+	return fs.FileMode(mode), nil
+}
+
+// guarded: over the network only those may call who have proved who they are.
+func (s *settings) guarded() bool { return s.TLSCert != "" && (s.Tokens != "" || s.ClientCA != "") }
+
+// proofs are what this broker can see of its connections.
+func (s *settings) proofs() broker.Proofs {
+	socket := strings.HasPrefix(s.GRPC, unixPrefix) || strings.HasPrefix(s.Admin, unixPrefix)
+	return broker.Proofs{Certificates: s.ClientCA != "", Users: socket && broker.KnowsUsers}
 }

@@ -1,0 +1,65 @@
+package broker
+
+import (
+	"slices"
+	"strings"
+
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+)
+
+// Role is what an identity may do.
+type Role string
+
+// The roles.
+const (
+	// RoleCaller makes calls.
+	RoleCaller Role = "caller"
+	// RoleViewer reads policies and the state of origins.
+	RoleViewer Role = "viewer"
+	// RoleOperator changes them, and may what a viewer may.
+	RoleOperator Role = "operator"
+)
+
+func allRoles() []Role { return []Role{RoleCaller, RoleViewer, RoleOperator} }
+
+// The services that administer.
+const (
+	policyService = "sallyport.v1.PolicyService"
+	originService = "sallyport.v1.OriginService"
+)
+
+// roleFor is the table of all that anybody may do: the role an RPC needs, by its service and the word its name begins with. One that
+// stands nowhere here is refused, whoever asks.
+func roleFor(method string) (Role, bool) {
+	name, rooted := strings.CutPrefix(method, "/")
+	service, rpc, ok := strings.Cut(name, "/")
+	switch {
+	case !rooted || !ok:
+		return "", false
+	case service == pb.CallService_ServiceDesc.ServiceName:
+		return RoleCaller, true
+	case service == policyService && begins(rpc, "Get", "List", "Resolve", "Watch"):
+		return RoleViewer, true
+	case service == policyService && begins(rpc, "Create", "Update", "Delete", "Rollback"):
+		return RoleOperator, true
+	case service == originService && begins(rpc, "Get", "List", "Watch"):
+		return RoleViewer, true
+	case service == originService && (rpc == "SetBreaker" || rpc == "ResetOrigin"):
+		return RoleOperator, true
+	}
+	return "", false
+}
+
+func begins(rpc string, words ...string) bool {
+	for _, w := range words {
+		if strings.HasPrefix(rpc, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// may reports whether the identity has the role, or one that covers it.
+func (i identity) may(role Role) bool {
+	return slices.Contains(i.roles, role) || role == RoleViewer && slices.Contains(i.roles, RoleOperator)
+}
