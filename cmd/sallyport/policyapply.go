@@ -96,12 +96,8 @@ func (f *applyFlags) apply(ctx context.Context, cmd *cobra.Command, c *client.Cl
 		return f.end(out, plan, false)
 	}
 	if slices.ContainsFunc(plan, (*step).writes) {
-		switch yes, err := confirmed(cmd, f.yes, "Apply these changes?"); {
-		case err != nil:
+		if err := confirmed(cmd, f.yes, "Apply these changes?"); err != nil {
 			return err
-		case !yes:
-			sayf(cmd.ErrOrStderr(), "nothing was written\n")
-			return &exitError{code: exitFailure}
 		}
 		if err := f.write(ctx, out, c, plan); err != nil {
 			return err

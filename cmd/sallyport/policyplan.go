@@ -35,10 +35,12 @@ type step struct {
 
 // planOf compares what is to be with what is. With prune what is in no file goes, but for what nobody can write.
 func planOf(wanted, standing []*pb.Policy, prune bool) ([]*step, error) {
-	rest := make(map[string]*pb.Policy, len(standing))
+	rest, builtIn := make(map[string]*pb.Policy, len(standing)), map[string]*pb.Policy{}
 	for _, p := range standing {
-		if p.GetRevision() > 0 { // what is built in gives way to a policy of its name
+		if p.GetRevision() > 0 {
 			rest[p.GetName()] = p
+		} else {
+			builtIn[p.GetName()] = p
 		}
 	}
 	var plan []*step
@@ -51,6 +53,10 @@ func planOf(wanted, standing []*pb.Policy, prune bool) ([]*step, error) {
 		}
 		switch {
 		case s.now == nil:
+			// What is built in gives way to a policy of its name, unless that is what was once written out of a broker.
+			if same, err := changesBetween(builtIn[s.name], s.next); err == nil && len(same) == 0 && builtIn[s.name] != nil {
+				s.what, s.now, s.changes = stepUnchanged, builtIn[s.name], nil
+			}
 		case len(s.changes) == 0:
 			s.what = stepUnchanged
 		case s.now.GetReadOnly():

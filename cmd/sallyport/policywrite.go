@@ -51,12 +51,8 @@ Exit codes: 0 done · 1 you said no · 2 usage · 3 a gRPC error.`,
 
 func (f *adminFlags) delete(cmd *cobra.Command, c *client.Client, p *pb.Policy, req *pb.DeletePolicyRequest, yes bool) error {
 	if !p.GetReadOnly() { // the broker says why one cannot be deleted; nobody is asked about it
-		switch yes, err := confirmed(cmd, yes, fmt.Sprintf("Delete %s (%s)?", plain(revisionText(p)), plain(matchText(p.GetMatch())))); {
-		case err != nil:
+		if err := confirmed(cmd, yes, fmt.Sprintf("Delete %s (%s)?", plain(revisionText(p)), plain(matchText(p.GetMatch())))); err != nil {
 			return err
-		case !yes:
-			sayf(cmd.ErrOrStderr(), "nothing was written\n")
-			return &exitError{code: exitFailure}
 		}
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), adminTime) // whoever was asked took their time

@@ -32,13 +32,13 @@ func columns(w io.Writer) int {
 	return n
 }
 
-// confirmed asks a person, where nobody has said yes beforehand. Without a terminal there is nobody to ask.
-func confirmed(cmd *cobra.Command, yes bool, question string) (bool, error) {
+// confirmed asks a person, where nobody has said yes beforehand. Without a terminal there is nobody to ask. A no is an exit code.
+func confirmed(cmd *cobra.Command, yes bool, question string) error {
 	if yes {
-		return true, nil
+		return nil
 	}
 	if !isTerminal(cmd.InOrStdin()) {
-		return false, usagef("%s There is no terminal to ask at: look at it, then give --yes", question)
+		return usagef("nothing was written: there is no terminal to ask at; give --yes to go on without a question")
 	}
 	sayf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
@@ -47,7 +47,8 @@ func confirmed(cmd *cobra.Command, yes bool, question string) (bool, error) {
 	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
-		return true, nil
+		return nil
 	}
-	return false, nil
+	sayf(cmd.ErrOrStderr(), "nothing was written\n")
+	return &exitError{code: exitFailure}
 }
