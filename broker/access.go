@@ -25,16 +25,16 @@ func (a *access) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if open(info.FullMethod) != "" {
 		return next(ctx, req)
 	}
-	ctx, leave, ok := a.gate.enter(ctx)
-	if !ok {
-		return nil, draining()
-	}
-	defer leave()
-	ctx, err := a.admit(ctx, info.FullMethod)
+	number, err := a.enter(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	return next(ctx, req)
+	defer a.gate.leave(number)
+	caller, err := a.admit(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	return next(withCaller(ctx, caller), req)
 }
 
 // stream lets in an RPC of which nothing but its head has been read.
@@ -42,22 +42,21 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if service := open(info.FullMethod); service != "" {
 		return next(srv, &received{ServerStream: ss, by: a.strangers, whose: service, only: !info.IsClientStream})
 	}
-	enter := a.gate.enter
-	if role, ok := roleFor(info.FullMethod); ok && role != RoleCaller {
-		enter = a.gate.enterToWatch
-	}
-	ctx, leave, ok := enter(ss.Context())
-	if !ok {
-		return draining()
-	}
-	defer leave()
-	ctx, err := a.admit(ctx, info.FullMethod)
+	role, ok := roleFor(info.FullMethod)
+	ctx := ss.Context()
+	number, err := a.enter(ctx, ok && role != RoleCaller)
 	if err != nil {
 		return err
 	}
+	defer a.gate.leave(number)
+	caller, err := a.admit(ctx, info.FullMethod)
+	if err != nil {
+		return err
+	}
+	ctx = withCaller(ctx, caller)
 	var in grpc.ServerStream = &admitted{ServerStream: ss, ctx: ctx}
 	if !info.IsClientStream {
-		in = &received{ServerStream: in, by: a.calls, whose: callerOf(ctx), only: true}
+		in = &received{ServerStream: in, by: a.calls, whose: caller, only: true}
 	}
 	if err := next(srv, in); !sentHome(ctx) {
 		return err
@@ -74,11 +73,11 @@ func (a *access) greet(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if a.gate.isShut() {
 		return draining()
 	}
-	ctx, err := a.admit(ss.Context(), info.FullMethod)
+	caller, err := a.admit(ss.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
-	return next(srv, &received{ServerStream: ss, by: a.calls, whose: callerOf(ctx), only: true})
+	return next(srv, &received{ServerStream: ss, by: a.calls, whose: caller, only: true})
 }
 
 // admitted is a stream with the caller in its context.
@@ -89,19 +88,33 @@ type admitted struct {
 
 func (s *admitted) Context() context.Context { return s.ctx }
 
-func (a *access) admit(ctx context.Context, method string) (context.Context, error) {
+// enter passes the gate, to be sent home when it is shut if the RPC only watches. Who is sent away is hung up on: what is said after
+// that still reaches the caller.
+func (a *access) enter(ctx context.Context, watches bool) (number uint64, err error) {
+	hangUp, ok := hangUpOf(ctx)
+	if !ok {
+		return 0, untapped()
+	}
+	if number, ok = a.gate.enter(hangUp, watches); !ok {
+		return 0, draining()
+	}
+	return number, nil
+}
+
+// admit tells whose RPC it is, if that caller may make it.
+func (a *access) admit(ctx context.Context, method string) (caller string, err error) {
 	id, err := a.who(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	role, ok := roleFor(method)
 	if !ok {
-		return nil, notBuilt(method)
+		return "", notBuilt(method)
 	}
 	if !id.may(role) {
-		return nil, refusal(codes.PermissionDenied, reasonRoleRequired, fmt.Sprintf("needs the role %s", role))
+		return "", refusal(codes.PermissionDenied, reasonRoleRequired, fmt.Sprintf("needs the role %s", role))
 	}
-	return withCaller(ctx, id.name), nil
+	return id.name, nil
 }
 
 // unknown answers RPCs that nobody registered at this endpoint, so that their error too says that nothing was sent.

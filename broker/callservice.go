@@ -149,11 +149,14 @@ func (*CallService) ReconcileOperation(context.Context, *pb.ReconcileOperationRe
 	return nil, notBuilt("ReconcileOperation")
 }
 
-// traceContext is the caller's W3C Trace Context. Two traceparents are none (Trace Context §3.2).
+// traceContext is the caller's W3C Trace Context. Two traceparents are none, and without one the tracestate means nothing (Trace
+// Context §3.2, §3.3).
 func traceContext(ctx context.Context) (traceparent, tracestate string) {
-	if v := metadata.ValueFromIncomingContext(ctx, "traceparent"); len(v) == 1 {
-		traceparent = v[0]
+	v := metadata.ValueFromIncomingContext(ctx, "traceparent")
+	if len(v) != 1 {
+		return "", ""
 	}
+	traceparent = v[0]
 	if v := metadata.ValueFromIncomingContext(ctx, "tracestate"); len(v) == 1 {
 		tracestate = v[0]
 	}

@@ -31,8 +31,8 @@ func decode(ctx context.Context, req *pb.CallRequest, caller string, now time.Ti
 		Headers:          d.headers(req.GetRequest()),
 		Body:             req.GetRequest().GetBody(),
 		OperationID:      d.operationID(req.GetOperationId()),
-		RepeatSafety:     call.RepeatSafety(d.enum("repeat_safety", req.GetRepeatSafety())),
-		Criticality:      call.Criticality(d.enum("criticality", req.GetCriticality())),
+		RepeatSafety:     call.RepeatSafety(d.enum("repeat_safety", req.GetRepeatSafety(), pb.RepeatSafety_name)),
+		Criticality:      call.Criticality(d.enum("criticality", req.GetCriticality(), pb.Criticality_name)),
 		SingleUseBody:    req.GetSingleUseBody(),
 		MaxAttempts:      req.GetMaxAttempts(),
 		AttemptTimeout:   d.duration("attempt_timeout", req.GetAttemptTimeout()),
@@ -40,7 +40,7 @@ func decode(ctx context.Context, req *pb.CallRequest, caller string, now time.Ti
 		Reserve:          d.duration("reserve", req.GetReserve()),
 		Labels:           req.GetLabels(),
 	}
-	d.enum("report", req.GetReport())
+	d.enum("report", req.GetReport(), pb.Report_name)
 	if c.Method == "TRACE" && len(c.Body) > 0 {
 		d.add("request.body", "a TRACE request has no body (RFC 9110 §9.3.8); leave it empty")
 	}
@@ -151,13 +151,13 @@ func (d *decoder) duration(field string, v *durationpb.Duration) time.Duration {
 }
 
 // enum refuses a number that this version does not know, instead of taking it for the default.
-func (d *decoder) enum(field string, v protoreflect.Enum) int32 {
-	n := v.Number()
-	if v.Descriptor().Values().ByNumber(n) == nil {
+func (d *decoder) enum(field string, v protoreflect.Enum, known map[int32]string) int32 {
+	n := int32(v.Number())
+	if _, ok := known[n]; !ok {
 		d.add(field, fmt.Sprintf("%d is no value of %s", n, v.Descriptor().Name()))
 		return 0
 	}
-	return int32(n)
+	return n
 }
 
 func (d *decoder) labels(labels map[string]string) {

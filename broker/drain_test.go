@@ -120,6 +120,35 @@ func TestDrainThatIsCutShortStillAnswers(t *testing.T) {
 	over(t, "the drain", f.drained)
 }
 
+// The reply is more than gRPC takes of a stream at once, and the context of its RPC has ended.
+func TestLargeAnswerOfACallThatWasSentAwayArrives(t *testing.T) {
+	entered, body := make(chan struct{}), make([]byte, 4*streamWindow)
+	r := start(t, setup{sender: senderFunc(func(ctx context.Context, _ *call.Call) call.Result {
+		close(entered)
+		<-ctx.Done()
+		result := answered(200)
+		result.Response.Body = body
+		return result
+	})})
+	type reply struct {
+		resp *pb.CallResponse
+		err  error
+	}
+	called := make(chan reply, 1) // receives one value, never closed
+	go func() {
+		resp, err := r.calls.Call(within(t), get("http://127.0.0.1/"))
+		called <- reply{resp, err}
+	}()
+	<-entered
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.server.Drain(ctx)
+	got := <-called
+	if got.err != nil || got.resp.GetOutcome() != pb.Outcome_OUTCOME_CANCELLED || len(got.resp.GetResponse().GetBody()) != len(body) {
+		t.Errorf("outcome %v with a body of %d bytes, error %v", got.resp.GetOutcome(), len(got.resp.GetResponse().GetBody()), got.err)
+	}
+}
+
 // A call that does not hear is cut after a second; its caller learns that nothing is known.
 func TestCallThatDoesNotEndIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

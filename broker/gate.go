@@ -34,37 +34,16 @@ func newGate() *gate {
 	return &gate{left: make(chan struct{}), inside: make(map[uint64]guest)}
 }
 
-// enter lets an RPC in, false when the gate is shut. It works under the context returned, and leaves once.
-func (g *gate) enter(ctx context.Context) (inside context.Context, leave func(), ok bool) {
-	return g.enterAs(ctx, false)
-}
-
-// enterToWatch lets an RPC in that is sent home when the gate is shut.
-func (g *gate) enterToWatch(ctx context.Context) (inside context.Context, leave func(), ok bool) {
-	return g.enterAs(ctx, true)
-}
-
-func (g *gate) enterAs(ctx context.Context, watches bool) (inside context.Context, leave func(), ok bool) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	number, ok := g.admit(guest{cancel, watches})
-	if !ok {
-		cancel(nil)
-		return nil, nil, false
-	}
-	return ctx, func() {
-		g.leave(number)
-		cancel(nil)
-	}, true
-}
-
-func (g *gate) admit(who guest) (number uint64, ok bool) {
+// enter lets an RPC in, false when the gate is shut. It leaves once, by its number; sendAway ends its context, of one that watches as
+// soon as the gate is shut.
+func (g *gate) enter(sendAway context.CancelCauseFunc, watches bool) (number uint64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
 		return 0, false
 	}
 	g.number++
-	g.inside[g.number] = who
+	g.inside[g.number] = guest{sendAway, watches}
 	return g.number, true
 }
 

@@ -27,18 +27,18 @@ func TestGateWalk(t *testing.T) {
 			t.Fatalf("%s: shut %v, empty %v, want %v, %v", step, g.isShut(), g.empty(), shut, empty)
 		}
 	}
-	var leaves []func()
+	var inside []uint64
 	enter := func(want bool) {
 		t.Helper()
-		_, leave, ok := g.enter(t.Context())
+		number, ok := g.enter(func(error) {}, false)
 		if ok != want {
 			t.Fatalf("entered: %v", !want)
 		}
-		leaves = append(leaves, leave)
+		inside = append(inside, number)
 	}
 	leave := func() {
-		leaves[0]()
-		leaves = leaves[1:]
+		g.leave(inside[0])
+		inside = inside[1:]
 	}
 	expect("new", false, false)
 	enter(true)
@@ -70,19 +70,20 @@ func TestGateAgreesWithItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, shut := newGate(), false
 		type rpc struct {
-			ctx   context.Context //nolint:containedctx // it is what the gate gave
-			leave func()
+			ctx    context.Context //nolint:containedctx // it is what the gate may end
+			number uint64
 		}
 		var inside []rpc
 		sentAway := false
 		t.Repeat(map[string]func(*rapid.T){
 			"enter": func(t *rapid.T) {
-				ctx, leave, ok := g.enter(t.Context())
+				ctx, sendAway := context.WithCancelCause(t.Context())
+				number, ok := g.enter(sendAway, false)
 				if ok == shut {
 					t.Fatalf("entered although shut, or not although open (shut %v)", shut)
 				}
 				if ok {
-					inside = append(inside, rpc{ctx, leave})
+					inside = append(inside, rpc{ctx, number})
 				}
 			},
 			"leave": func(t *rapid.T) {
@@ -90,7 +91,7 @@ func TestGateAgreesWithItsModel(t *testing.T) {
 					t.Skip("nobody is inside")
 				}
 				i := rapid.IntRange(0, len(inside)-1).Draw(t, "who")
-				inside[i].leave()
+				g.leave(inside[i].number)
 				inside = slices.Delete(inside, i, i+1)
 			},
 			"abort": func(*rapid.T) {
@@ -122,7 +123,7 @@ func TestGateWaitsForEveryoneInARace(t *testing.T) {
 	for range 64 {
 		inside.Go(func() {
 			for range 50 {
-				_, leave, ok := g.enter(t.Context())
+				number, ok := g.enter(func(error) {}, false)
 				if !ok {
 					return
 				}
@@ -132,7 +133,7 @@ func TestGateWaitsForEveryoneInARace(t *testing.T) {
 				mu.Lock()
 				within--
 				mu.Unlock()
-				leave()
+				g.leave(number)
 			}
 		})
 	}

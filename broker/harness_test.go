@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/sallyport/sallyport/admin"
 	"github.com/sallyport/sallyport/backoff"
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/egress"
@@ -31,21 +33,24 @@ type setup struct {
 	rules      []policy.Rule
 	sender     engine.Sender // nil: real HTTP, which may go to loopback
 	identities *Identities
-	memory     bool // no port but an in-memory connection, for bubbles
-	noTable    bool // a broken invariant: every call panics before it is taken
+	with       func(*ServerConfig) // changes what the server is made of; nil: nothing
+	memory     bool                // no port but an in-memory connection, for bubbles
+	noTable    bool                // a broken invariant: every call panics before it is taken
 	limits     Limits
 	observer   *tracing.Observer // nil: one that counts nothing
 	listener   net.Listener      // nil: a port of loopback; else there is no client
 	codec      encoding.CodecV2  // nil: the server's own
+	store      admin.Store       // nil: there is no PolicyService
 }
 
 // running is a broker on a real port of loopback, with a client.
 type running struct {
-	server  *Server
-	service *CallService
-	conn    *grpc.ClientConn
-	calls   pb.CallServiceClient
-	log     *logBuffer
+	server   *Server
+	service  *CallService
+	conn     *grpc.ClientConn
+	calls    pb.CallServiceClient
+	policies pb.PolicyServiceClient
+	log      *logBuffer
 }
 
 func start(t testing.TB, s setup) *running {
@@ -75,7 +80,14 @@ func start(t testing.TB, s setup) *running {
 	if s.codec == nil {
 		s.codec = newCodec()
 	}
-	r.server = newServer(r.service, ServerConfig{Identities: s.identities, Log: newLog(r.log)}, s.codec)
+	cfg := ServerConfig{Identities: s.identities, Log: newLog(r.log)}
+	if s.store != nil {
+		cfg.Services = []Service{r.policyService(t, s)}
+	}
+	if s.with != nil {
+		s.with(&cfg)
+	}
+	r.server = newServer(r.service, cfg, s.codec)
 	served := make(chan error, 1) // receives one value, never closed
 	go func() { served <- r.server.Serve(l) }()
 	t.Cleanup(func() {
@@ -85,8 +97,22 @@ func start(t testing.TB, s setup) *running {
 		}
 	})
 	r.conn = dial(t, dialer)
-	r.calls = pb.NewCallServiceClient(r.conn)
+	r.calls, r.policies = pb.NewCallServiceClient(r.conn), pb.NewPolicyServiceClient(r.conn)
 	return r
+}
+
+// policyService opens the policies of a store beside those of the set-up, which count as those of a file.
+func (r *running) policyService(t testing.TB, s setup) Service {
+	t.Helper()
+	all, table, err := admin.OpenPolicies(t.Context(), admin.PoliciesConfig{
+		Store: s.store, Parse: ParsePolicyDocument, Generations: new(atomic.Uint64),
+	}, s.rules, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.service.Replace(table)
+	all.Enforce(func(table *policy.Table, _ []policy.Rule) { r.service.Replace(table) })
+	return Service{Desc: pb.PolicyService_ServiceDesc, Impl: NewPolicyService(all, s.store, r.service.Table)}
 }
 
 // listen gives a listener and the way to it.

@@ -14,8 +14,13 @@ type hangUpKey struct{}
 // one. The handle refuses nothing itself: grpc-go keeps the timer of an RPC refused here until the deadline its client chose, so that
 // refusals would pile up.
 func hangUps(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	ctx, cancel := context.WithCancel(ctx) // ended by its parent, when the RPC is over
-	return context.WithValue(ctx, hangUpKey{}, cancel), nil
+	ctx, hangUp := context.WithCancelCause(ctx) // ended by its parent, when the RPC is over
+	return context.WithValue(ctx, hangUpKey{}, hangUp), nil
+}
+
+func hangUpOf(ctx context.Context) (hangUp context.CancelCauseFunc, ok bool) {
+	hangUp, ok = ctx.Value(hangUpKey{}).(context.CancelCauseFunc)
+	return hangUp, ok
 }
 
 // received is a stream whose messages come in through a reception.
@@ -33,11 +38,11 @@ func (s *received) RecvMsg(m any) error { return s.by.receive(s.Context(), s.who
 // a unary interceptor runs when the message is in memory, and these run before anything of it is read. grpc-go calls no stream
 // interceptor for a stream of this shape, so they are called here.
 func lateReading(desc grpc.ServiceDesc, guarded grpc.StreamServerInterceptor, a *access) *grpc.ServiceDesc {
-	streams := slices.Clone(desc.Streams)
+	streams, unary := slices.Clone(desc.Streams), a.unary
 	for _, m := range desc.Methods {
 		info := &grpc.StreamServerInfo{FullMethod: "/" + desc.ServiceName + "/" + m.MethodName}
 		answer := func(srv any, ss grpc.ServerStream) error {
-			reply, err := m.Handler(srv, ss.Context(), ss.RecvMsg, a.unary)
+			reply, err := m.Handler(srv, ss.Context(), ss.RecvMsg, unary)
 			if err != nil {
 				return err //nolint:wrapcheck // it is the status of the RPC
 			}

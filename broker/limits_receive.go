@@ -51,13 +51,16 @@ type reception struct {
 	closed bool
 }
 
+// errGivenUp is the cause of a context whose reading was ended.
+var errGivenUp = errors.New("the message was given up")
+
 // arrival is a message that is waited for, or on its way.
 type arrival struct {
 	whose  string
 	head   messageHead
 	within time.Duration
-	timer  *time.Timer        // gives it up then
-	hangUp context.CancelFunc // ends its reading
+	timer  *time.Timer             // gives it up then
+	hangUp context.CancelCauseFunc // ends its reading
 
 	// The fields below are under the lock of the reception.
 	place   *list.Element // nil once it has left
@@ -94,7 +97,7 @@ func receptionOfStrangers() *reception { return newReception(minPlaces, 0, maxOp
 func (r *reception) receive(ctx context.Context, whose string, into any, only bool) (err error) {
 	w, hangUp, ok := wireOf(ctx)
 	if !ok {
-		return refusal(codes.Internal, reasonInternal, "the gRPC library of this broker does not tell the size of a message")
+		return untapped()
 	}
 	a := &arrival{whose: whose, within: timeToReceive(ctx), hangUp: hangUp}
 	if !r.begin(a) {
@@ -171,7 +174,7 @@ func (r *reception) takeSlot(a *arrival) bool {
 func (r *reception) begin(a *arrival) bool {
 	displaced, ok := r.takePlace(a)
 	if displaced != nil {
-		displaced.hangUp()
+		displaced.hangUp(errGivenUp)
 	}
 	return ok
 }
@@ -209,7 +212,7 @@ func (r *reception) oldestOfTheMostLocked() *arrival {
 // giveUp ends the reading of a message that has not been received.
 func (r *reception) giveUp(a *arrival, why refusedFor) {
 	if r.refuse(a, why) {
-		a.hangUp()
+		a.hangUp(errGivenUp)
 	}
 }
 
@@ -268,11 +271,11 @@ func (r *reception) leave(a *arrival) refusedFor {
 // close gives up what has not been received, and refuses what would begin.
 func (r *reception) close() {
 	for _, hangUp := range r.refuseAll() {
-		hangUp()
+		hangUp(errGivenUp)
 	}
 }
 
-func (r *reception) refuseAll() (hangUps []context.CancelFunc) {
+func (r *reception) refuseAll() (hangUps []context.CancelCauseFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// KnowsUsers: this system tells which user is at the other end of a unix socket.
+// KnowsUsers says that this system tells which user is at the other end of a unix socket.
 const KnowsUsers = true
 
 // userOf is the user at the other end of a unix socket, "uid:1000": the one who connected, as the kernel noted then (unix(7),

@@ -4,7 +4,7 @@ package broker
 
 import "net"
 
-// KnowsUsers: this system tells which user is at the other end of a unix socket. Only Linux is asked.
+// KnowsUsers says that this system tells which user is at the other end of a unix socket. Only Linux is asked.
 const KnowsUsers = false
 
 func userOf(net.Conn) string { return "" }

@@ -73,6 +73,7 @@ func TestPolicyThatIsTakenRulesCalls(t *testing.T) {
 
 // ruled makes a few calls under the rules: answers of every sort, and one that comes late.
 func ruled(t *testing.T, rules []policy.Rule) {
+	t.Helper()
 	table, err := policy.Compile(rules, policy.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -157,7 +157,9 @@ func (s *PolicyService) ResolvePolicy(ctx context.Context, req *pb.ResolvePolicy
 		caller = callerOf(ctx)
 	}
 	e := s.table().Resolve(&call.Call{Method: req.GetMethod(), Target: target, Caller: caller})
-	resp := &pb.ResolvePolicyResponse{Policy: ruleMessage(e.Merged())}
+	merged := e.Merged()
+	resp := &pb.ResolvePolicyResponse{Policy: ruleMessage(merged)}
+	resp.Policy.Revision = merged.Revision
 	for _, l := range e.Leaves() {
 		resp.Sources = append(resp.Sources, &pb.FieldSource{Path: l.Path, Policy: l.Source.Policy, Revision: l.Source.Revision})
 	}

@@ -60,6 +60,6 @@ func begins(rpc string, words ...string) bool {
 }
 
 // may reports whether the identity has the role, or one that covers it.
-func (i identity) may(role Role) bool {
-	return slices.Contains(i.roles, role) || role == RoleViewer && slices.Contains(i.roles, RoleOperator)
+func (i *identity) may(role Role) bool {
+	return i.all || slices.Contains(i.roles, role) || role == RoleViewer && slices.Contains(i.roles, RoleOperator)
 }

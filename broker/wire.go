@@ -25,10 +25,15 @@ type wire interface {
 }
 
 // wireOf gives the wire of an RPC and the means to end its reading; false under a gRPC library that has no such thing.
-func wireOf(ctx context.Context) (w wire, hangUp context.CancelFunc, ok bool) {
+func wireOf(ctx context.Context) (w wire, hangUp context.CancelCauseFunc, ok bool) {
 	w, below := grpc.ServerTransportStreamFromContext(ctx).(wire)
-	hangUp, tapped := ctx.Value(hangUpKey{}).(context.CancelFunc)
+	hangUp, tapped := hangUpOf(ctx)
 	return w, hangUp, below && tapped
+}
+
+// untapped is the error of every RPC under such a library.
+func untapped() error {
+	return refusal(codes.Internal, reasonInternal, "the gRPC library of this broker does not tell the size of a message")
 }
 
 // messageHead is what stands before a message: a flag and the length, big endian (gRPC over HTTP/2, Length-Prefixed-Message).

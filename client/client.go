@@ -32,7 +32,8 @@ var ErrTokenInClear = errors.New("a token is not sent in cleartext off this mach
 type Config struct {
 	// Token is the bearer token sent with every call; "" sends none.
 	Token string
-	// TLS is the client's part of the handshake; nil: cleartext.
+	// TLS is the client's part of the handshake; nil: cleartext. Its Certificates, if any, are shown to a broker that knows its callers
+	// by certificate. A token, where there is one, wins over them.
 	TLS *tls.Config
 }
 

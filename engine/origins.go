@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -20,6 +21,10 @@ type Origins struct {
 	bulkheads *registry[bulkheadKey, *bulkhead.Bulkhead]
 	hedgings  *registry[hedgingKey, *hedging]
 	holds     *holds
+
+	breakerSettings  recent[breaker.Config]
+	budgetSettings   recent[budgetSettings]
+	bulkheadSettings recent[bulkhead.Config]
 }
 
 // The keys hold their settings as handles: a few policies make many origins' settings, and a key is kept twice.
@@ -33,6 +38,20 @@ type (
 type keyOf[S comparable] struct {
 	origin   string
 	settings unique.Handle[S]
+}
+
+// recent remembers the handle of the settings seen last: most calls have the same, and to compare them costs a tenth of [unique.Make].
+type recent[S comparable] struct {
+	last atomic.Pointer[unique.Handle[S]]
+}
+
+func (r *recent[S]) handle(settings S) unique.Handle[S] {
+	if last := r.last.Load(); last != nil && last.Value() == settings {
+		return *last
+	}
+	h := unique.Make(settings)
+	r.last.Store(&h)
+	return h
 }
 
 // budgetSettings are the settings by value; the kind not used is zero.
@@ -90,7 +109,6 @@ type origin struct {
 	bulkhead *bulkhead.Bulkhead
 	hedging  *hedging // nil: the policy does not hedge
 
-	of            *Origins
 	breakerEntry  *entry[breakerKey, *breaker.Breaker]
 	budgetEntry   *entry[budgetKey, *budget.Budget]
 	bulkheadEntry *entry[bulkheadKey, *bulkhead.Bulkhead]
@@ -100,10 +118,10 @@ type origin struct {
 // enter finds the state of a call's origin.
 func (o *Origins) enter(c *call.Call, p *policy.Effective, now time.Time) origin {
 	name := c.Target.Origin
-	s := origin{name: name, of: o}
-	s.breaker, s.breakerEntry = o.breakers.enter(breakerKey{name, unique.Make(p.Breaker)}, now)
-	s.budget, s.budgetEntry = o.budgets.enter(budgetKey{name, unique.Make(budgetSettingsOf(&p.Budget))}, now)
-	s.bulkhead, s.bulkheadEntry = o.bulkheads.enter(bulkheadKey{name, unique.Make(p.Concurrency)}, now)
+	s := origin{name: name}
+	s.breaker, s.breakerEntry = o.breakers.enter(breakerKey{name, o.breakerSettings.handle(p.Breaker)}, now)
+	s.budget, s.budgetEntry = o.budgets.enter(budgetKey{name, o.budgetSettings.handle(budgetSettingsOf(&p.Budget))}, now)
+	s.bulkhead, s.bulkheadEntry = o.bulkheads.enter(bulkheadKey{name, o.bulkheadSettings.handle(p.Concurrency)}, now)
 	if p.Hedge.Enabled && p.Hedge.MaxHedges > 0 {
 		s.hedging, s.hedgingEntry = o.hedgings.enter(hedgingKey{name, unique.Make(hedgingSettingsOf(&p.Hedge))}, now)
 	}
@@ -111,11 +129,11 @@ func (o *Origins) enter(c *call.Call, p *policy.Effective, now time.Time) origin
 }
 
 func (s *origin) leave() {
-	s.of.breakers.leave(s.breakerEntry)
-	s.of.budgets.leave(s.budgetEntry)
-	s.of.bulkheads.leave(s.bulkheadEntry)
+	s.breakerEntry.leave()
+	s.budgetEntry.leave()
+	s.bulkheadEntry.leave()
 	if s.hedgingEntry != nil {
-		s.of.hedgings.leave(s.hedgingEntry)
+		s.hedgingEntry.leave()
 	}
 }
 

@@ -36,6 +36,7 @@ type registryShard[K comparable, V any] struct {
 // entry is a value in use by as many calls as users says. Its shard has the entries in a ring: next are those used ever longer ago, and
 // before the latest comes the longest idle. The links lie in the entries, where container/list makes an element for each.
 type entry[K comparable, V any] struct {
+	shard      *registryShard[K, V]
 	key        K
 	value      V // never changes
 	users      int
@@ -60,7 +61,7 @@ func (r *registry[K, V]) enter(key K, now time.Time) (V, *entry[K, V]) {
 		if len(s.entries) >= originsMax/shards {
 			r.evictLocked(s, now)
 		}
-		e = &entry[K, V]{key: key, value: r.make(key)}
+		e = &entry[K, V]{shard: s, key: key, value: r.make(key)}
 		s.entries[key] = e
 	} else {
 		s.unlinkLocked(e)
@@ -70,10 +71,9 @@ func (r *registry[K, V]) enter(key K, now time.Time) (V, *entry[K, V]) {
 	return e.value, e
 }
 
-func (r *registry[K, V]) leave(e *entry[K, V]) {
-	s := r.shardOf(e.key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (e *entry[K, V]) leave() {
+	e.shard.mu.Lock()
+	defer e.shard.mu.Unlock()
 	e.users--
 }
 

@@ -18,7 +18,7 @@ func TestRegistryIsBoundedAndKeepsWhatIsInUseOrNotAtRest(t *testing.T) {
 	_, used := r.enter(-2, now)
 	for key := range 3 * originsMax {
 		_, e := r.enter(key, now)
-		r.leave(e)
+		e.leave()
 	}
 	size := 0
 	for i := range r.shard {
@@ -48,13 +48,13 @@ func TestAllGivesEveryValueOnceAndStopsWhenTold(t *testing.T) {
 	const many = originsMax / 4
 	for key := range many {
 		_, e := r.enter(key, now)
-		r.leave(e)
+		e.leave()
 	}
 	seen := make(map[int]int)
 	for _, key := range r.all() {
 		seen[key]++
 		_, e := r.enter(key, now) // no lock is held meanwhile
-		r.leave(e)
+		e.leave()
 	}
 	for key := range many {
 		if seen[key] != 1 {
@@ -84,7 +84,7 @@ func TestLongestIdleLeavesFirst(t *testing.T) {
 	}
 	use := func(key int) {
 		_, e := r.enter(key, now)
-		r.leave(e)
+		e.leave()
 	}
 	full, more := mine[:originsMax/shards], mine[originsMax/shards:]
 	for _, key := range full {
@@ -138,7 +138,7 @@ func TestManyThatMayNotLeaveDoNotStopEviction(t *testing.T) {
 	const busy = 600
 	for key := range busy + 3*originsMax {
 		_, e := r.enter(key-busy, now)
-		r.leave(e)
+		e.leave()
 	}
 	size := 0
 	for i := range r.shard {

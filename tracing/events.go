@@ -15,7 +15,7 @@ type reloadKey struct {
 // reloadable are the files that are read again. Their counts begin at 0, so that the first refusal is seen as a change.
 func reloadable() []string { return []string{"policies", "secrets", "tokens", "certificate"} }
 
-// Reloaded counts files that were read again: "policies", "secrets", "tokens", "certificate". refused says that what was in force stays.
+// Reloaded counts files that were read again: "policies", "secrets", "tokens", "certificate", "authorities". refused says that what was in force stays.
 func (o *Observer) Reloaded(what string, refused bool) {
 	if o.meter != nil {
 		o.meter.reload(reloadKey{what, refused}).add()

@@ -13,6 +13,7 @@ package tracing
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -60,15 +61,13 @@ type liveAttempt struct {
 // Begin places a call: under the caller's span when traceparent is valid, else at the root of a new trace. An invalid one never
 // fails a call (Trace Context §4.3). The context it returns is the one to make the call with.
 func (o *Observer) Begin(ctx context.Context, traceparent, tracestate string) (context.Context, *Call) {
-	parent := parentOf(traceparent, tracestate)
+	above := parentOf(traceparent, tracestate)
 	c := &Call{meter: o.meter}
 	c.live = c.first[:0]
 	if o.tracer == nil {
-		c.place.at = placeOf(parent)
+		c.place.at = placeOf(trace.SpanContextFromContext(above))
 	} else {
-		// The RPC's own context may carry a span of the administrative interceptors: the caller's is the parent, or none.
-		_, span := o.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), rpcName,
-			trace.WithSpanKind(trace.SpanKindServer))
+		_, span := o.tracer.Start(above, rpcName, trace.WithSpanKind(trace.SpanKindServer))
 		c.place.at = span.SpanContext()
 		if span.IsRecording() { // else every sampler would say of the attempts what it said of their call, and nothing is built for them
 			span.SetAttributes(rpcAttributes()...)
@@ -85,13 +84,14 @@ func (c *Call) TraceID() string { return c.traceID }
 
 type callKey struct{}
 
-// parentOf reads the caller's place; the zero value when there is none.
-func parentOf(traceparent, tracestate string) trace.SpanContext {
+// parentOf reads the caller's place into a context that has nothing else: the RPC's own may carry a span of the administrative
+// interceptors, and the caller's is the parent, or none.
+func parentOf(traceparent, tracestate string) context.Context {
 	if traceparent == "" {
-		return trace.SpanContext{}
+		return context.Background()
 	}
 	carrier := propagation.MapCarrier{"traceparent": traceparent, "tracestate": tracestate}
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
+	return propagation.TraceContext{}.Extract(context.Background(), carrier)
 }
 
 // placeOf gives a call its place where nothing is exported. The caller's sampling decision is passed on.
@@ -111,6 +111,17 @@ func newSpanID() (id trace.SpanID) {
 		binary.NativeEndian.PutUint64(id[:], rand.Uint64())
 	}
 	return id
+}
+
+// spanIDAt is where the span's id stands in a traceparent (Trace Context §3.2.2).
+const spanIDAt = len("00-") + 32 + len("-")
+
+// traceParent names a span of this trace.
+func (c *Call) traceParent(span trace.SpanID) string {
+	var room [spanIDAt + 16 + len("-00")]byte
+	b := append(append(append(room[:0], "00-"...), c.traceID...), '-')
+	b = append(hex.AppendEncode(b, span[:]), '-')
+	return string(hex.AppendEncode(b, []byte{byte(c.place.at.TraceFlags())}))
 }
 
 // AttemptStarted begins the attempt's span and fills in its ids (engine.Observer).
@@ -133,9 +144,8 @@ func (o *Observer) AttemptStarted(ctx context.Context, c *call.Call, a *call.Att
 		}
 	}
 	t.live = append(t.live, live)
-	spanID := live.spanID.String()
-	a.TraceID, a.SpanID = t.traceID, spanID
-	a.TraceParent = "00-" + t.traceID + "-" + spanID + "-" + t.place.at.TraceFlags().String()
+	a.TraceParent = t.traceParent(live.spanID)
+	a.TraceID, a.SpanID = t.traceID, a.TraceParent[spanIDAt:spanIDAt+16]
 	t.attempts++
 }
 

@@ -94,6 +94,8 @@ def breaker_open(broker, upstream):
 
 
 def main():
+    if len(sys.argv) != 3:
+        sys.exit("usage: calls.py BROKER UPSTREAM")
     target, upstream = sys.argv[1:]
     # breaker_open comes last: it leaves the upstream refused for a while.
     calls = [success, unknown, deadline, too_large, refused, raw_value, breaker_open]

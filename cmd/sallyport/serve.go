@@ -23,12 +23,13 @@ func newServe() *cobra.Command {
 No flag is needed: gRPC on 127.0.0.1:7400, HTTP (/healthz, /readyz, /metrics) on 127.0.0.1:7480, state in ./sallyport-data.
 Settings come from these flags, else from SALLYPORT_* (SALLYPORT_GRPC, SALLYPORT_TLS_CERT …), else from --config.
 
-Off loopback the broker wants TLS and tokens, or --insecure. A unix socket belongs to the user who runs the broker.
+Off loopback the broker wants TLS, and tokens or --client-ca; or --insecure. A unix socket belongs to the user who runs the broker.
+Who may do what stands in the file of --tokens: tokens, SPIFFE ids and DNS names of client certificates, users of a unix socket.
 
 SIGTERM drains: new calls are refused, those in flight finish within their deadlines. A second signal ends them at once, and each
 still gets its answer.
 
-SIGHUP reads the files of policies, tokens, secrets and certificate again; a change of them is also noticed within two seconds. What is
+SIGHUP reads the files of policies, tokens, secrets, certificate and client authorities again; a change of them is also noticed within two seconds. What is
 broken is refused and logged, and what was in force stays.
 
 Exit codes: 0 after a signal · 1 the broker cannot run (port in use, data directory not writable) · 2 usage, or a
@@ -36,7 +37,8 @@ broken configuration, policy, token or secret file.`,
 		Example: `  sallyport serve --dev
   sallyport serve --policies policies.yaml --secrets /run/secrets
   sallyport serve --grpc unix:/run/sallyport/grpc.sock
-  sallyport serve --grpc 0.0.0.0:7400 --tls-cert tls.crt --tls-key tls.key --tokens tokens.yaml`,
+  sallyport serve --grpc 0.0.0.0:7400 --tls-cert tls.crt --tls-key tls.key --tokens tokens.yaml
+  sallyport serve --grpc 0.0.0.0:7400 --tls-cert tls.crt --tls-key tls.key --client-ca clients.pem --admin unix:/run/sallyport/admin.sock`,
 		Args: cobra.NoArgs,
 		RunE: action(func(cmd *cobra.Command, _ []string) error {
 			s, err := loadSettings(cmd.Flags(), os.Environ())

@@ -2,8 +2,11 @@ package polyglot
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http/httptest"
+	"os/exec"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/polyglot/upstream"
@@ -42,6 +45,7 @@ func TestClients(t *testing.T) {
 	} {
 		t.Run(language.name, func(t *testing.T) {
 			run := language.prepare(t)
+			t.Run("usage", func(t *testing.T) { checkUsage(t, run) })
 			t.Run("calls", func(t *testing.T) { checkCalls(t, broker, run) })
 			t.Run("vectors", func(t *testing.T) { checkVectors(t, run) })
 		})
@@ -74,5 +78,14 @@ func checkCalls(t *testing.T, broker string, run program) {
 		if n := up.Saw(request); n != want {
 			t.Errorf("%s: the upstream saw %d requests, want %d", request, n, want)
 		}
+	}
+}
+
+// checkUsage runs the program with nothing said, as a newcomer does first.
+func checkUsage(t *testing.T, run program) {
+	t.Helper()
+	text, err := run("calls").CombinedOutput()
+	if _, ended := errors.AsType[*exec.ExitError](err); !ended || !strings.Contains(strings.ToLower(string(text)), "usage: calls") {
+		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -34,6 +34,10 @@ public final class Calls {
   }
 
   public static void main(String[] args) {
+    if (args.length != 2) {
+      System.err.println("usage: Calls BROKER UPSTREAM");
+      System.exit(2);
+    }
     var report = new LinkedHashMap<String, Map<String, Object>>();
     try (var broker = new SallyportClient(args[0])) {
       var calls = new Calls(broker, args[1]);
