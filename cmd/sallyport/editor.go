@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -35,7 +36,7 @@ func (e *edited) write(head []string, body []byte) error {
 }
 
 // open has the editor work on the file, and gives the text without its head, also when the editor failed.
-func (e *edited) open(cmd *cobra.Command) ([]byte, error) {
+func (e *edited) open(ctx context.Context, cmd *cobra.Command) ([]byte, error) {
 	editor := os.Getenv("VISUAL")
 	if editor == "" {
 		editor = os.Getenv("EDITOR")
@@ -44,7 +45,7 @@ func (e *edited) open(cmd *cobra.Command) ([]byte, error) {
 		editor = "vi"
 	}
 	// By a shell, for an editor may come with arguments of its own, as "code --wait".
-	run := exec.CommandContext(cmd.Context(), "sh", "-c", editor+` "$1"`, "sh", e.path) //nolint:gosec // it is the command that its user has chosen
+	run := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", e.path) //nolint:gosec // it is the command that its user has chosen
 	run.Stdin, run.Stdout, run.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	failed := run.Run()
 	text, err := os.ReadFile(e.path)

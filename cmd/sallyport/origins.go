@@ -91,7 +91,7 @@ func allOrigins(ctx context.Context, c *client.Client, req *pb.ListOriginsReques
 	for {
 		resp, err := c.Origins().ListOrigins(ctx, req)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // its status is read by the caller
+			return nil, err
 		}
 		all.Origins = append(all.Origins, resp.GetOrigins()...)
 		if req.PageToken = resp.GetNextPageToken(); req.GetPageToken() == "" {

@@ -28,7 +28,7 @@ its breakers with their cause, and what an operator said of them.
 		RunE: action(func(cmd *cobra.Command, args []string) error {
 			return f.ask(cmd, func(ctx context.Context, c *client.Client) (proto.Message, error) {
 				resp, err := c.Origins().GetOrigin(ctx, &pb.GetOriginRequest{Origin: args[0]})
-				return resp.GetOrigin(), err //nolint:wrapcheck // its status is read by the caller
+				return resp.GetOrigin(), err
 			}, func(m proto.Message) {
 				printOrigin(cmd.OutOrStdout(), m.(*pb.Origin), clock()) //nolint:forcetypeassert // asked for above
 			})

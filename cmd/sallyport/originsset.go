@@ -40,7 +40,7 @@ func printStanding(w io.Writer, o *pb.Origin) {
 
 func setBreaker(ctx context.Context, c *client.Client, req *pb.SetBreakerRequest) (*pb.Origin, error) {
 	resp, err := c.Origins().SetBreaker(ctx, req)
-	return resp.GetOrigin(), err //nolint:wrapcheck // its status is read by the caller
+	return resp.GetOrigin(), err
 }
 
 func newOriginsTrip() *cobra.Command {
@@ -121,7 +121,7 @@ flight stay.
 		RunE: action(func(cmd *cobra.Command, args []string) error {
 			return f.change(cmd, func(ctx context.Context, c *client.Client) (*pb.Origin, error) {
 				resp, err := c.Origins().ResetOrigin(ctx, &pb.ResetOriginRequest{Origin: args[0], Reason: reason})
-				return resp.GetOrigin(), err //nolint:wrapcheck // its status is read by the caller
+				return resp.GetOrigin(), err
 			})
 		}),
 	}

@@ -30,12 +30,12 @@ document.
 			return f.watch(cmd, func(ctx context.Context, c *client.Client, begun func()) error {
 				stream, err := c.Origins().WatchOrigins(ctx, &pb.WatchOriginsRequest{Host: host})
 				if err != nil {
-					return err //nolint:wrapcheck // its status is read by the caller
+					return err
 				}
 				for {
 					m, err := stream.Recv()
 					if err != nil {
-						return err //nolint:wrapcheck // as above
+						return err //nolint:wrapcheck // its status is read by the caller
 					}
 					begun()
 					if f.output != formText {

@@ -14,24 +14,6 @@ import (
 
 // Somebody writes between the differences and the yes: what they wrote stays, and what was written before it is named.
 func TestApplyDoesNotOverwriteWhatChangedMeanwhile(t *testing.T) {
-	n := startTestNode(t, testSettings(t))
-	defer func() {
-		if err := n.stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	c := dialNode(t, n)
-	put := func(name string, attempts uint32) {
-		t.Helper()
-		p := &pb.Policy{Name: name, Match: &pb.Match{Hosts: []string{"a.example.com"}}, Retry: &pb.RetryPolicy{MaxAttempts: &attempts}}
-		_, err := c.Policies().CreatePolicy(t.Context(), &pb.CreatePolicyRequest{PolicyId: strings.TrimPrefix(name, policyPrefix), Policy: p})
-		if err != nil {
-			_, err = c.Policies().UpdatePolicy(t.Context(), &pb.UpdatePolicyRequest{Policy: p})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	wanted := func(names ...string) []*pb.Policy {
 		var all []*pb.Policy
 		for _, name := range names {
@@ -39,25 +21,43 @@ func TestApplyDoesNotOverwriteWhatChangedMeanwhile(t *testing.T) {
 		}
 		return all
 	}
-	for _, name := range []string{"policies/a", "policies/b", "policies/gone", "policies/z"} {
-		put(name, 2)
-	}
 	for _, tt := range []struct {
 		name      string
-		meanwhile func()
+		meanwhile string
 		want      []string
 	}{
-		{"an update", func() { put("policies/b", 3) }, []string{
+		{"an update", "policies/b", []string{
 			"ABORTED: policies/b has changed since you read it: read it again and repeat the change",
 			"written before it, and nothing after it: updated policies/a@2",
 		}},
-		{"the first of them", func() { put("policies/a", 4) }, []string{
+		{"the first of them", "policies/a", []string{
 			"ABORTED: policies/a has changed since you read it: read it again and repeat the change",
 			"nothing was written before it, and nothing after it",
 		}},
-		{"a create", func() { put("policies/b2", 3) }, []string{"ALREADY_EXISTS: policies/b2 exists; change it with UpdatePolicy"}},
+		{"a create", "policies/b2", []string{"ALREADY_EXISTS: policies/b2 exists; change it with UpdatePolicy"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			n := startTestNode(t, testSettings(t))
+			defer func() {
+				if err := n.stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+			c := dialNode(t, n)
+			put := func(name string, attempts uint32) {
+				t.Helper()
+				p := &pb.Policy{Name: name, Match: &pb.Match{Hosts: []string{"a.example.com"}}, Retry: &pb.RetryPolicy{MaxAttempts: &attempts}}
+				_, err := c.Policies().CreatePolicy(t.Context(), &pb.CreatePolicyRequest{PolicyId: strings.TrimPrefix(name, policyPrefix), Policy: p})
+				if err != nil {
+					_, err = c.Policies().UpdatePolicy(t.Context(), &pb.UpdatePolicyRequest{Policy: p})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, name := range []string{"policies/a", "policies/b", "policies/gone", "policies/z"} {
+				put(name, 2)
+			}
 			f := applyFlags{adminFlags: adminFlags{output: formText}}
 			standing, err := allPolicies(t.Context(), c)
 			if err != nil {
@@ -70,7 +70,7 @@ func TestApplyDoesNotOverwriteWhatChangedMeanwhile(t *testing.T) {
 			if err := f.check(t.Context(), c, plan); err != nil {
 				t.Fatal(err)
 			}
-			tt.meanwhile()
+			put(tt.meanwhile, 4)
 			err = f.write(t.Context(), &strings.Builder{}, c, plan)
 			exit, ok := errors.AsType[*exitError](err)
 			if !ok || exit.code != exitGRPC || !strings.HasPrefix(err.Error(), strings.Join(tt.want, "\n")) {

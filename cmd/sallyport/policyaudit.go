@@ -58,7 +58,7 @@ func auditOf(ctx context.Context, c *client.Client, req *pb.ListAuditRecordsRequ
 	for {
 		resp, err := c.Policies().ListAuditRecords(ctx, req)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // its status is read by the caller
+			return nil, err
 		}
 		all = append(all, resp.GetRecords()...)
 		if req.PageToken = resp.GetNextPageToken(); req.GetPageToken() == "" || most > 0 && len(all) >= most {
@@ -75,6 +75,6 @@ func printAudit(w io.Writer, records []*pb.AuditRecord) {
 		for i, c := range r.GetChanges() {
 			changes[i] = policy.Change{Path: c.GetPath(), Before: c.GetBefore(), After: c.GetAfter()}
 		}
-		printChanges(w, "  ", changes)
+		printChanges(w, changes)
 	}
 }

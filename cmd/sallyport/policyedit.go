@@ -71,7 +71,7 @@ func (f *adminFlags) edit(ctx context.Context, cmd *cobra.Command, c *client.Cli
 		if err := text.write(editHead(p, wrong), body); err != nil {
 			return errors.Join(err, text.remove())
 		}
-		body, err = text.open(cmd)
+		body, err = text.open(ctx, cmd)
 		if err != nil && (bytes.Equal(body, was) || body == nil) && wrong == nil {
 			return errors.Join(err, text.remove()) // no work of anybody is lost
 		}
@@ -113,7 +113,7 @@ func (f *adminFlags) edited(cmd *cobra.Command, s *step) error {
 	if f.output != formText {
 		return printPlan(cmd.OutOrStdout(), f.output, []*step{s}, true)
 	}
-	printChanges(cmd.OutOrStdout(), "  ", s.changes)
+	printChanges(cmd.OutOrStdout(), s.changes)
 	printWarnings(cmd.OutOrStdout(), s.name, s.warnings)
 	sayf(cmd.OutOrStdout(), "%s\n", plain(s.done()))
 	return nil

@@ -45,7 +45,7 @@ func allPolicies(ctx context.Context, c *client.Client) ([]*pb.Policy, error) {
 	for {
 		resp, err := c.Policies().ListPolicies(ctx, req)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // its status is read by the caller
+			return nil, err
 		}
 		all = append(all, resp.GetPolicies()...)
 		if req.PageToken = resp.GetNextPageToken(); req.GetPageToken() == "" {
@@ -90,7 +90,7 @@ func newPolicyGet() *cobra.Command {
 // getPolicy asks for a policy.
 func getPolicy(ctx context.Context, c *client.Client, name string) (*pb.Policy, error) {
 	resp, err := c.Policies().GetPolicy(ctx, &pb.GetPolicyRequest{Name: policyName(name)})
-	return resp.GetPolicy(), err //nolint:wrapcheck // its status is read by the caller
+	return resp.GetPolicy(), err
 }
 
 func printPolicy(w io.Writer, p *pb.Policy) {

@@ -67,7 +67,7 @@ func revisionsOf(ctx context.Context, c *client.Client, name string, most int) (
 	for {
 		resp, err := c.Policies().ListPolicyRevisions(ctx, req)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // its status is read by the caller
+			return nil, err
 		}
 		all = append(all, resp.GetPolicies()...)
 		if req.PageToken = resp.GetNextPageToken(); req.GetPageToken() == "" || most > 0 && len(all) >= most {
@@ -133,7 +133,7 @@ func printHistory(w io.Writer, revisions []*pb.Policy, records []*pb.AuditRecord
 		}
 		sayf(w, "\n")
 		if changes, err := changesBetween(e.before, e.revision); err == nil { // else of a later version
-			printChanges(w, "  ", changes)
+			printChanges(w, changes)
 		}
 	}
 }

@@ -106,7 +106,7 @@ func (s *step) do(ctx context.Context, c *client.Client, reason string, checkOnl
 		made, s.warnings = resp.GetPolicy(), resp.GetWarnings()
 	}
 	s.revision = made.GetRevision()
-	return err //nolint:wrapcheck // its status is read by the caller
+	return err
 }
 
 // print shows the step field by field. What goes is shown by its name: its fields are in its history.
@@ -121,7 +121,7 @@ func (s *step) print(w io.Writer) {
 	default:
 		sayf(w, "%s %s\n", s.what, plain(revisionText(s.now)))
 	}
-	printChanges(w, "  ", s.changes)
+	printChanges(w, s.changes)
 	printWarnings(w, s.name, s.warnings)
 }
 

@@ -64,7 +64,7 @@ func bare(p *pb.Policy) *pb.Policy {
 }
 
 // printChanges writes a line for each field: what comes with +, what goes with -, what becomes something else with ~.
-func printChanges(w io.Writer, indent string, changes []policy.Change) {
+func printChanges(w io.Writer, changes []policy.Change) {
 	widest := 0
 	for _, c := range changes {
 		widest = max(widest, cells(plain(c.Path)))
@@ -80,7 +80,7 @@ func printChanges(w io.Writer, indent string, changes []policy.Change) {
 			value += " (another one; its value is not shown)"
 		}
 		path := plain(c.Path)
-		line := indent + mark + " " + path + strings.Repeat(" ", widest-cells(path)+2) + plain(value)
+		line := "  " + mark + " " + path + strings.Repeat(" ", widest-cells(path)+2) + plain(value)
 		sayf(w, "%s\n", fitted(line, columns(w)))
 	}
 }

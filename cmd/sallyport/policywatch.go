@@ -31,13 +31,13 @@ started again is followed again, and what changed meanwhile is told then. -o jso
 			return f.watch(cmd, func(ctx context.Context, c *client.Client, begun func()) error {
 				stream, err := c.Policies().WatchPolicies(ctx, &pb.WatchPoliciesRequest{})
 				if err != nil {
-					return err //nolint:wrapcheck // its status is read by the caller
+					return err
 				}
 				told.again()
 				for {
 					m, err := stream.Recv()
 					if err != nil {
-						return err //nolint:wrapcheck // as above
+						return err //nolint:wrapcheck // its status is read by the caller
 					}
 					begun()
 					if f.output != formText {

@@ -28,16 +28,16 @@ Exit codes: 0 done · 1 you said no · 2 usage · 3 a gRPC error.`,
 		Args: exactly("NAME"),
 		RunE: action(func(cmd *cobra.Command, args []string) error {
 			return f.with(cmd, func(ctx context.Context, c *client.Client) error {
-				ctx, cancel := context.WithTimeout(ctx, adminTime)
+				asking, cancel := context.WithTimeout(ctx, adminTime)
 				defer cancel()
-				p, err := getPolicy(ctx, c, args[0])
+				p, err := getPolicy(asking, c, args[0])
 				if err != nil {
 					return err
 				}
 				if etag == "" {
 					etag = p.GetEtag() // what is deleted is what was shown
 				}
-				return f.delete(cmd, c, p, &pb.DeletePolicyRequest{Name: p.GetName(), Etag: etag, Reason: reason}, yes)
+				return f.delete(ctx, cmd, c, p, &pb.DeletePolicyRequest{Name: p.GetName(), Etag: etag, Reason: reason}, yes)
 			})
 		}),
 	}
@@ -49,17 +49,17 @@ Exit codes: 0 done · 1 you said no · 2 usage · 3 a gRPC error.`,
 	return cmd
 }
 
-func (f *adminFlags) delete(cmd *cobra.Command, c *client.Client, p *pb.Policy, req *pb.DeletePolicyRequest, yes bool) error {
+func (f *adminFlags) delete(ctx context.Context, cmd *cobra.Command, c *client.Client, p *pb.Policy, req *pb.DeletePolicyRequest, yes bool) error {
 	if !p.GetReadOnly() { // the broker says why one cannot be deleted; nobody is asked about it
 		if err := confirmed(cmd, yes, fmt.Sprintf("Delete %s (%s)?", plain(revisionText(p)), plain(matchText(p.GetMatch())))); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), adminTime) // whoever was asked took their time
+	ctx, cancel := context.WithTimeout(ctx, adminTime) // whoever was asked took their time
 	defer cancel()
 	resp, err := c.Policies().DeletePolicy(ctx, req)
 	if err != nil {
-		return err //nolint:wrapcheck // its status is read by the caller
+		return err
 	}
 	printWarnings(cmd.ErrOrStderr(), p.GetName(), resp.GetWarnings())
 	if f.output != formText {
@@ -98,7 +98,7 @@ done at once, and what it changes is shown; --dry-run shows only.
 					Name: policyName(args[0]), Revision: revision, Etag: etag, Reason: reason, ValidateOnly: dryRun,
 				})
 				if err != nil {
-					return err //nolint:wrapcheck // its status is read by the caller
+					return err
 				}
 				return f.rolledBack(cmd.OutOrStdout(), now, resp, dryRun)
 			})
@@ -121,7 +121,7 @@ func (f *adminFlags) rolledBack(w io.Writer, now *pb.Policy, resp *pb.RollbackPo
 	if err != nil {
 		return err
 	}
-	printChanges(w, "  ", changes)
+	printChanges(w, changes)
 	printWarnings(w, resp.GetPolicy().GetName(), resp.GetWarnings())
 	switch {
 	case dryRun && len(changes) == 0:

@@ -34,7 +34,7 @@ func (f *adminFlags) watch(cmd *cobra.Command, follow func(ctx context.Context, 
 			})
 			switch {
 			case ctx.Err() != nil:
-				return nil // whoever watched has seen enough
+				return nil //nolint:nilerr // whoever watched has seen enough
 			case !ever || !passing(err):
 				return err
 			case !lost:

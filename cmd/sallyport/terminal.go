@@ -14,7 +14,7 @@ import (
 // isTerminal tells whether a person sits there.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor is small
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // columns is how wide the lines may be that are written to w; 0 for any width, as for a file or a pipe.
@@ -25,7 +25,7 @@ func columns(w io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
-	n, _, err := term.GetSize(int(w.(*os.File).Fd())) //nolint:gosec,forcetypeassert // as above; isTerminal has looked
+	n, _, err := term.GetSize(int(w.(*os.File).Fd())) //nolint:forcetypeassert // isTerminal has looked
 	if err != nil {
 		return 0
 	}
