@@ -15,16 +15,16 @@ import (
 
 	"github.com/sallyport/sallyport/admin"
 	"github.com/sallyport/sallyport/policy"
-	"github.com/sallyport/sallyport/store/memory"
+	stored "github.com/sallyport/sallyport/store/memory"
 )
 
-// said is what the documents of these tests say.
-type said struct {
+// wrote is what the documents of these tests say.
+type wrote struct {
 	Path     string
 	Attempts uint32
 }
 
-func (s said) draft() admin.Draft {
+func (s wrote) draft() admin.Draft {
 	document, _ := json.Marshal(s) // cannot fail
 	r := policy.Rule{Match: policy.Match{PathPrefix: s.Path}}
 	r.Retry.MaxAttempts = new(s.Attempts)
@@ -32,7 +32,7 @@ func (s said) draft() admin.Draft {
 }
 
 func parse(document []byte) (policy.Rule, error) {
-	var s said
+	var s wrote
 	if err := json.Unmarshal(document, &s); err != nil {
 		return policy.Rule{}, err
 	}
@@ -74,7 +74,7 @@ func as(action, name string) *admin.Write {
 	return &admin.Write{Name: name, Principal: "olivia", Action: action, Reason: "for a test"}
 }
 
-func (d *desk) create(t testing.TB, name string, s said) admin.Policy {
+func (d *desk) create(t testing.TB, name string, s wrote) admin.Policy {
 	t.Helper()
 	p, err := d.Create(t.Context(), as("CreatePolicy", name), s.draft())
 	if err != nil {
@@ -84,7 +84,7 @@ func (d *desk) create(t testing.TB, name string, s said) admin.Policy {
 }
 
 // set updates a policy.
-func (d *desk) set(ctx context.Context, w *admin.Write, s said) (admin.Policy, error) {
+func (d *desk) set(ctx context.Context, w *admin.Write, s wrote) (admin.Policy, error) {
 	return d.Update(ctx, w, func(*admin.Policy) (admin.Draft, error) { return s.draft(), nil })
 }
 
@@ -114,15 +114,15 @@ func fileRule(name string, attempts uint32) policy.Rule {
 }
 
 func TestLifeOfAPolicy(t *testing.T) {
-	d := opened(t, memory.New())
+	d := opened(t, stored.New())
 	const name = "policies/a"
-	first := d.create(t, name, said{"/a", 1})
+	first := d.create(t, name, wrote{"/a", 1})
 	if first.Rule.Revision != 1 || first.Rule.Name != name || first.CreateTime.IsZero() || first.CreateTime != first.UpdateTime || first.ReadOnly() {
 		t.Errorf("created %+v", first)
 	}
 	w := as("UpdatePolicy", name)
 	w.Etag = first.Etag
-	second, err := d.set(t.Context(), w, said{"/a", 2})
+	second, err := d.set(t.Context(), w, wrote{"/a", 2})
 	if err != nil || second.Rule.Revision != 2 || second.Etag == first.Etag || second.CreateTime != first.CreateTime || second.UpdateTime.Before(first.UpdateTime) {
 		t.Errorf("updated %+v, %v", second, err)
 	}
@@ -133,7 +133,7 @@ func TestLifeOfAPolicy(t *testing.T) {
 	if _, err := d.Get(name); !errors.Is(err, admin.ErrNotFound) {
 		t.Errorf("after it: %v", err)
 	}
-	again := d.create(t, name, said{"/b", 5})
+	again := d.create(t, name, wrote{"/b", 5})
 	if again.Rule.Revision != 3 || !again.CreateTime.After(first.CreateTime) {
 		t.Errorf("created again %+v", again)
 	}
@@ -180,8 +180,8 @@ func TestLifeOfAPolicy(t *testing.T) {
 
 // Whatever is refused changes nothing: no table, no revision, no record.
 func TestRefusedWritesChangeNothing(t *testing.T) {
-	store := memory.New()
-	opened(t, store).create(t, "policies/a", said{"/a", 1})
+	store := stored.New()
+	opened(t, store).create(t, "policies/a", wrote{"/a", 1})
 	d := opened(t, store, fileRule("policies/file", 2))
 	current, _ := d.Get("policies/a")
 	stale := as("UpdatePolicy", "policies/a")
@@ -195,26 +195,26 @@ func TestRefusedWritesChangeNothing(t *testing.T) {
 		want error
 	}{
 		{"create what is there", func(ctx context.Context) error {
-			_, err := d.Create(ctx, as("CreatePolicy", "policies/a"), said{"/x", 1}.draft())
+			_, err := d.Create(ctx, as("CreatePolicy", "policies/a"), wrote{"/x", 1}.draft())
 			return err
 		}, admin.ErrExists},
 		{"create what a file has", func(ctx context.Context) error {
-			_, err := d.Create(ctx, as("CreatePolicy", "policies/file"), said{"/x", 1}.draft())
+			_, err := d.Create(ctx, as("CreatePolicy", "policies/file"), wrote{"/x", 1}.draft())
 			return err
 		}, admin.ErrExists},
 		{"update what is not there", func(ctx context.Context) error {
-			_, err := d.set(ctx, as("UpdatePolicy", "policies/none"), said{"/x", 1})
+			_, err := d.set(ctx, as("UpdatePolicy", "policies/none"), wrote{"/x", 1})
 			return err
 		}, admin.ErrNotFound},
 		{"update what a file has", func(ctx context.Context) error {
-			_, err := d.set(ctx, as("UpdatePolicy", "policies/file"), said{"/x", 1})
+			_, err := d.set(ctx, as("UpdatePolicy", "policies/file"), wrote{"/x", 1})
 			return err
 		}, admin.ErrReadOnly},
 		{"update what is built in", func(ctx context.Context) error {
-			_, err := d.set(ctx, as("UpdatePolicy", policy.DefaultName), said{"", 1})
+			_, err := d.set(ctx, as("UpdatePolicy", policy.DefaultName), wrote{"", 1})
 			return err
 		}, admin.ErrReadOnly},
-		{"update with an old etag", func(ctx context.Context) error { _, err := d.set(ctx, stale, said{"/x", 1}); return err }, admin.ErrEtag},
+		{"update with an old etag", func(ctx context.Context) error { _, err := d.set(ctx, stale, wrote{"/x", 1}); return err }, admin.ErrEtag},
 		{"an update that cannot be worked out", func(ctx context.Context) error {
 			_, err := d.Update(ctx, as("UpdatePolicy", "policies/a"), func(*admin.Policy) (admin.Draft, error) { return admin.Draft{}, unused })
 			return err
@@ -232,14 +232,14 @@ func TestRefusedWritesChangeNothing(t *testing.T) {
 		}, admin.ErrReadOnly},
 		{"roll back with an old etag", func(ctx context.Context) error { _, err := d.Rollback(ctx, stale, 1); return err }, admin.ErrEtag},
 		{"only a check", func(ctx context.Context) error {
-			p, err := d.set(ctx, check, said{"/y", 4})
+			p, err := d.set(ctx, check, wrote{"/y", 4})
 			if err == nil && (p.Rule.Revision != 2 || *p.Rule.Retry.MaxAttempts != 4) {
 				t.Errorf("it would be %+v", p)
 			}
 			return err
 		}, nil},
 		{"no change", func(ctx context.Context) error {
-			p, err := d.set(ctx, as("UpdatePolicy", "policies/a"), said{"/a", 1})
+			p, err := d.set(ctx, as("UpdatePolicy", "policies/a"), wrote{"/a", 1})
 			if err == nil && p.Etag != current.Etag {
 				t.Errorf("it is %+v", p)
 			}
@@ -262,11 +262,11 @@ func TestRefusedWritesChangeNothing(t *testing.T) {
 }
 
 func TestProblemsAreThoseOfThePolicyWritten(t *testing.T) {
-	d := opened(t, memory.New(), fileRule("policies/file", 2))
+	d := opened(t, stored.New(), fileRule("policies/file", 2))
 	for _, check := range []bool{true, false} {
 		w := as("CreatePolicy", "policies/a")
 		w.ValidateOnly = check
-		_, err := d.Create(t.Context(), w, said{"no path", 1}.draft())
+		_, err := d.Create(t.Context(), w, wrote{"no path", 1}.draft())
 		invalid, ok := errors.AsType[*policy.InvalidError](err)
 		if !ok || len(invalid.Problems) != 1 || invalid.Problems[0].Rule != 0 || invalid.Problems[0].Path != "match.path_prefix" {
 			t.Errorf("%v", err)
@@ -276,8 +276,8 @@ func TestProblemsAreThoseOfThePolicyWritten(t *testing.T) {
 
 // A policy of a file hides one of the same name in the store, which is there again when the file no longer has it.
 func TestFilesHideWhatIsStored(t *testing.T) {
-	store := memory.New()
-	opened(t, store).create(t, "policies/a", said{"/a", 1})
+	store := stored.New()
+	opened(t, store).create(t, "policies/a", wrote{"/a", 1})
 	d := opened(t, store, fileRule("policies/a", 2))
 	if p, err := d.Get("policies/a"); err != nil || !p.ReadOnly() || *p.Rule.Retry.MaxAttempts != 2 {
 		t.Errorf("%+v, %v", p, err)
@@ -318,21 +318,21 @@ func (f *failing) WritePolicy(ctx context.Context, before admin.Version, next *a
 }
 
 func TestStoreThatFails(t *testing.T) {
-	store := &failing{Store: memory.New()}
+	store := &failing{Store: stored.New()}
 	d := opened(t, store)
-	d.create(t, "policies/a", said{"/a", 1})
+	d.create(t, "policies/a", wrote{"/a", 1})
 	broken := errors.New("disk full")
 	lost := func(err error) bool {
-		stored, ok := errors.AsType[*admin.StoreError](err)
-		return ok && errors.Is(stored, broken)
+		failed, ok := errors.AsType[*admin.StoreError](err)
+		return ok && errors.Is(failed, broken)
 	}
 
 	store.before = broken
-	if _, err := d.set(t.Context(), as("UpdatePolicy", "policies/a"), said{"/a", 2}); !lost(err) {
+	if _, err := d.set(t.Context(), as("UpdatePolicy", "policies/a"), wrote{"/a", 2}); !lost(err) {
 		t.Errorf("%v", err)
 	}
 	store.before, store.after = nil, broken
-	if _, err := d.set(t.Context(), as("UpdatePolicy", "policies/a"), said{"/a", 3}); !lost(err) {
+	if _, err := d.set(t.Context(), as("UpdatePolicy", "policies/a"), wrote{"/a", 3}); !lost(err) {
 		t.Errorf("%v", err)
 	}
 	if p, _ := d.Get("policies/a"); *p.Rule.Retry.MaxAttempts != 1 || len(d.tables) != 2 {
@@ -340,7 +340,7 @@ func TestStoreThatFails(t *testing.T) {
 	}
 	store.after = nil
 	// The store has taken what nobody was told of: it holds before the next write does.
-	d.create(t, "policies/b", said{"/b", 1})
+	d.create(t, "policies/b", wrote{"/b", 1})
 	if got := d.ids(); !slices.Equal(got, []string{"policies/a@2", "policies/b@1", "policies/default@0"}) {
 		t.Errorf("in force is %v", got)
 	}
@@ -351,34 +351,34 @@ func TestStoreThatFails(t *testing.T) {
 
 // Somebody else writes to the same store: what was decided on the old state is refused, and the next try sees the new one.
 func TestAnotherWriterOfTheStore(t *testing.T) {
-	store := memory.New()
+	store := stored.New()
 	one, two := opened(t, store), opened(t, store)
-	one.create(t, "policies/a", said{"/a", 1})
-	if _, err := two.Create(t.Context(), as("CreatePolicy", "policies/a"), said{"/a", 2}.draft()); !errors.Is(err, admin.ErrEtag) {
+	one.create(t, "policies/a", wrote{"/a", 1})
+	if _, err := two.Create(t.Context(), as("CreatePolicy", "policies/a"), wrote{"/a", 2}.draft()); !errors.Is(err, admin.ErrEtag) {
 		t.Errorf("%v", err)
 	}
-	if _, err := two.Create(t.Context(), as("CreatePolicy", "policies/a"), said{"/a", 2}.draft()); !errors.Is(err, admin.ErrExists) {
+	if _, err := two.Create(t.Context(), as("CreatePolicy", "policies/a"), wrote{"/a", 2}.draft()); !errors.Is(err, admin.ErrExists) {
 		t.Errorf("the second time: %v", err)
 	}
 }
 
 // Whoever waits for a write of somebody else can give up.
 func TestWaitingForAWriteEnds(t *testing.T) {
-	d := opened(t, memory.New())
+	d := opened(t, stored.New())
 	inside, proceed, done := make(chan struct{}), make(chan struct{}), make(chan error)
-	d.create(t, "policies/a", said{"/a", 1})
+	d.create(t, "policies/a", wrote{"/a", 1})
 	go func() {
 		_, err := d.Update(t.Context(), as("UpdatePolicy", "policies/a"), func(*admin.Policy) (admin.Draft, error) {
 			close(inside)
 			<-proceed
-			return said{"/a", 2}.draft(), nil
+			return wrote{"/a", 2}.draft(), nil
 		})
 		done <- err
 	}()
 	<-inside
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := d.set(ctx, as("UpdatePolicy", "policies/a"), said{"/a", 3}); !errors.Is(err, context.Canceled) {
+	if _, err := d.set(ctx, as("UpdatePolicy", "policies/a"), wrote{"/a", 3}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	if _, err := d.Get("policies/a"); err != nil { // reading waits for nobody
@@ -392,8 +392,8 @@ func TestWaitingForAWriteEnds(t *testing.T) {
 
 // Of writers that read the same etag exactly one wins; tables follow each other in the order of the writes.
 func TestConcurrentWritersWithEtags(t *testing.T) {
-	d := opened(t, memory.New())
-	d.create(t, "policies/a", said{"/a", 1})
+	d := opened(t, stored.New())
+	d.create(t, "policies/a", wrote{"/a", 1})
 	const writers, each = 8, 25
 	var won atomic.Uint64
 	var all sync.WaitGroup
@@ -407,7 +407,7 @@ func TestConcurrentWritersWithEtags(t *testing.T) {
 				}
 				w := as("UpdatePolicy", "policies/a")
 				w.Etag = p.Etag
-				next, err := d.set(t.Context(), w, said{"/a", uint32(2 + n*each + i)})
+				next, err := d.set(t.Context(), w, wrote{"/a", uint32(2 + n*each + i)})
 				switch {
 				case err == nil && next.Rule.Revision == p.Rule.Revision+1:
 					won.Add(1)
@@ -431,15 +431,15 @@ func TestConcurrentWritersWithEtags(t *testing.T) {
 // Whatever is written in whatever order, what is in force is what a plain list of the writes comes to, now and after opening again.
 func TestPoliciesAgainstAPlainOracle(t *testing.T) {
 	type model struct {
-		history []said
+		history []wrote
 		deleted bool
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		d := opened(t, memory.New())
+		d := opened(t, stored.New())
 		models := map[string]*model{}
 		names := []string{"policies/a", "policies/b", policy.DefaultName}
-		value := rapid.Custom(func(rt *rapid.T) said {
-			return said{"", rapid.Uint32Range(1, 3).Draw(rt, "attempts")}
+		value := rapid.Custom(func(rt *rapid.T) wrote {
+			return wrote{"", rapid.Uint32Range(1, 3).Draw(rt, "attempts")}
 		})
 		fits := func(err error, want bool) {
 			if (err == nil) != want {

@@ -50,3 +50,11 @@ func (l *baseline) p95() (time.Duration, bool) {
 	rank := (95*n + 99) / 100
 	return time.Duration(sorted[rank-1]) * time.Millisecond, true
 }
+
+// appendTo appends what is kept, each rounded up to a millisecond.
+func (l *baseline) appendTo(some []time.Duration) []time.Duration {
+	for _, ms := range l.millis[:l.known] {
+		some = append(some, time.Duration(ms)*time.Millisecond)
+	}
+	return some
+}

@@ -40,6 +40,14 @@ func (b *Breaker) State(now time.Time) State {
 	return b.stateLocked(b.atLocked(now))
 }
 
+// AppendLatencies appends how long the latest successes took, at most 32, in no order: whole milliseconds, rounded up. They are what
+// P95 is of, and stay as they are while attempts fail.
+func (b *Breaker) AppendLatencies(to []time.Duration) []time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.baseline.appendTo(to)
+}
+
 func (b *Breaker) stateLocked(at time.Duration) State {
 	if b.state == Open && b.mode == Auto && at >= b.openUntil {
 		return HalfOpen

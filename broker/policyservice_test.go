@@ -384,8 +384,8 @@ func TestAuditTellsWhoDidWhat(t *testing.T) {
 	}
 }
 
-// watched collects what a watch tells, until it has told that.
-func watched(t *testing.T, stream pb.PolicyService_WatchPoliciesClient, last string) (told []string) {
+// watchedPolicies collects what a watch tells, until it has told that.
+func watchedPolicies(t *testing.T, stream pb.PolicyService_WatchPoliciesClient, last string) (told []string) {
 	t.Helper()
 	for {
 		resp, err := stream.Recv()
@@ -414,17 +414,17 @@ func TestWatchTellsAllThenChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := watched(t, stream, "synced"); !slices.Equal(got, []string{"policies/a@1", "policies/default@0", "synced"}) {
+	if got := watchedPolicies(t, stream, "synced"); !slices.Equal(got, []string{"policies/a@1", "policies/default@0", "synced"}) {
 		t.Errorf("at first %v", got)
 	}
 	r.make(t, "b", attempts(1))
-	if got := watched(t, stream, "policies/b@1"); len(got) != 1 {
+	if got := watchedPolicies(t, stream, "policies/b@1"); len(got) != 1 {
 		t.Errorf("then %v", got)
 	}
 	if _, err := r.policies.DeletePolicy(within(t), &pb.DeletePolicyRequest{Name: "policies/a"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := watched(t, stream, "policies/a@1 deleted"); len(got) != 1 {
+	if got := watchedPolicies(t, stream, "policies/a@1 deleted"); len(got) != 1 {
 		t.Errorf("then %v", got)
 	}
 	cancel()
@@ -436,7 +436,7 @@ func TestWatchTellsAllThenChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := watched(t, again, "synced"); !slices.Equal(got, []string{"policies/b@1", "policies/default@0", "synced"}) {
+	if got := watchedPolicies(t, again, "synced"); !slices.Equal(got, []string{"policies/b@1", "policies/default@0", "synced"}) {
 		t.Errorf("again %v", got)
 	}
 }
@@ -460,7 +460,7 @@ func TestSlowWatcherHoldsUpNoWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := watched(t, stream, fmt.Sprintf("policies/a@%d", writes+1))
+	got := watchedPolicies(t, stream, fmt.Sprintf("policies/a@%d", writes+1))
 	if len(got) >= writes {
 		t.Errorf("%d messages", len(got))
 	}
@@ -473,7 +473,7 @@ func TestDrainEndsWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watched(t, stream, "synced")
+	watchedPolicies(t, stream, "synced")
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)

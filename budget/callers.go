@@ -73,6 +73,17 @@ func (c *callers) open(caller string, now instant, tie bool) *taken {
 	return t
 }
 
+// use is what each caller with an account has taken, if anything.
+func (c *callers) use(now instant, tie bool) []CallerUse {
+	var all []CallerUse
+	for caller, t := range c.accounts {
+		if n := t.count(now, tie); n > 0 {
+			all = append(all, CallerUse{Caller: caller, Taken: n})
+		}
+	}
+	return all
+}
+
 // sweep drops accounts that ran empty, once a step at most: it looks at all of them. One with an attempt still to be sent is not
 // empty: its token points to it, and the caller would start anew beside it.
 func (c *callers) sweep(now instant, tie bool) {

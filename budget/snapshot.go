@@ -1,6 +1,10 @@
 package budget
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Totals only grow, so that whoever reads them now and then, a meter or a fleet that divides shares, loses nothing in between.
 type Totals struct {
@@ -50,4 +54,31 @@ func (b *Budget) Snapshot(now time.Time) Snapshot {
 	s.Allowance = b.window.allowance(s.Firsts, b.share)
 	s.Left = max(s.Allowance-float64(s.Retries), 0)
 	return s
+}
+
+// CallerUse is what one caller has of a window's [Snapshot.Retries].
+type CallerUse struct {
+	Caller string
+	// Taken are its extra attempts that were sent in the window, and those that are outstanding.
+	Taken uint64
+}
+
+// Callers tells who has taken how much, the most first, then by name; at most n. There is nothing to tell of a token bucket, of a window
+// that a caller may have all of (CallerMaxShare 1), and of callers beyond the 64 that have an account.
+func (b *Budget) Callers(now time.Time, n int) []CallerUse {
+	all := b.callers(now)
+	slices.SortFunc(all, func(x, y CallerUse) int {
+		return cmp.Or(cmp.Compare(y.Taken, x.Taken), cmp.Compare(x.Caller, y.Caller))
+	})
+	return slices.Clip(all[:min(n, len(all))])
+}
+
+func (b *Budget) callers(now time.Time) []CallerUse {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := b.atLocked(now)
+	if b.window == nil || b.window.recent == nil {
+		return nil
+	}
+	return b.window.recent.callers.use(b.window.grid.locate(at), b.window.tie())
 }

@@ -20,27 +20,17 @@ type hedging struct {
 	allowance *budget.Budget
 }
 
-// hedgingSettings are the settings by value.
-type hedgingSettings struct {
-	delay    hedge.Config
-	maxExtra float64
-}
-
 const hedgePeriod = 10 * time.Second
 
-func hedgingSettingsOf(h *policy.Hedge) hedgingSettings {
-	return hedgingSettings{delay: hedge.Config{Delay: h.Delay, Percentile: h.Percentile}, maxExtra: h.MaxExtra}
-}
-
-func newHedging(origin string, s hedgingSettings) *hedging {
+func newHedging(origin string, s policy.HedgeSettings) *hedging {
 	allowance, err := budget.New(budget.Config{
 		Name: origin, CallerMaxShare: 1,
-		Window: &budget.Window{Ratio: s.maxExtra, Period: hedgePeriod, MinPerSecond: 1 / hedgePeriod.Seconds()},
+		Window: &budget.Window{Ratio: s.MaxExtra, Period: hedgePeriod, MinPerSecond: 1 / hedgePeriod.Seconds()},
 	})
 	if err != nil {
 		panic(err) // the policy was validated: its settings always make a budget
 	}
-	return &hedging{trigger: hedge.New(s.delay), allowance: allowance}
+	return &hedging{trigger: hedge.New(hedge.Config{Delay: s.Delay, Percentile: s.Percentile}), allowance: allowance}
 }
 
 // learn takes what an attempt tells of the origin's latency. One that was cancelled took at least that long.

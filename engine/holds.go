@@ -67,6 +67,21 @@ func (h *holds) hold(now time.Time, k holdKey, until time.Time) bool {
 	return true
 }
 
+// lift ends every hold of an origin.
+func (h *holds) lift(origin string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	looked := 0
+	for k := range h.until {
+		if k.origin == origin {
+			delete(h.until, k)
+		}
+		if looked++; looked%copiedAtOnce == 0 {
+			yield(&h.mu)
+		}
+	}
+}
+
 // roomLocked makes room for one more hold, if it is worth another's place.
 func (h *holds) roomLocked(now time.Time, k holdKey) bool {
 	if now.Sub(h.swept) >= sweepEvery {

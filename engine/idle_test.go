@@ -16,18 +16,24 @@ import (
 
 // busy is an origin's past: so many callers at once, each of which made so many attempts, repeated some and hedged some.
 type busy struct {
-	callers, attempts, retries, hedges int
-	hedge                              policy.Hedge
+	callers, attempts, retries, hedges, moves int
+	hedge                                     policy.Hedge
 }
 
 // policy is one under which all of it may be.
 func (u busy) policy(tb testing.TB) *policy.Effective {
 	tb.Helper()
-	p := *sharedPolicy(tb)
-	p.Budget.Window = &policy.BudgetWindow{Ratio: 1, Period: 10 * time.Second, MinPerSecond: 10}
-	p.Hedge = u.hedge
-	p.Hedge.MaxExtra, p.Hedge.MaxHedges = 1, 1
-	return &p
+	r := policy.Rule{Name: policy.DefaultName, Revision: 1}
+	r.Budget.Limit = &policy.BudgetLimitRule{Window: &policy.BudgetWindowRule{Ratio: new(1.0), Period: new(10 * time.Second), MinPerSecond: new(10.0)}}
+	if u.hedge.Enabled {
+		r.Hedge = policy.HedgeRule{MaxExtra: new(1.0), MaxHedges: new(uint32(1)), Trigger: &policy.HedgeTriggerRule{}}
+		if u.hedge.Percentile > 0 {
+			r.Hedge.Trigger.Percentile = &u.hedge.Percentile
+		} else {
+			r.Hedge.Trigger.Delay = &u.hedge.Delay
+		}
+	}
+	return ruled(tb, r)
 }
 
 // play has every caller make all its attempts together, the first ones before the extra ones, and leaves the origin to itself.
@@ -97,6 +103,10 @@ func (u busy) play(tb testing.TB, o *Origins, name string, p *policy.Effective, 
 		}
 	}
 	land()
+	for range u.moves {
+		t := origins[0].breaker.Reset(now)
+		o.moved(name, &t)
+	}
 	for i := range origins {
 		origins[i].leave()
 	}
@@ -124,6 +134,7 @@ func TestIdleOriginIsSmall(t *testing.T) {
 		past busy
 	}{
 		{"called", busy{callers: 1, attempts: 3}},
+		{"moves of its breaker", busy{callers: 1, attempts: 3, moves: 16}},
 		{"a retry", busy{callers: 1, attempts: 3, retries: 1}},
 		{"8 callers, a retry each", busy{callers: 8, attempts: 3, retries: 1}},
 		{"hedged after a delay", busy{callers: 1, attempts: 3, hedges: 1, hedge: policy.Hedge{Enabled: true, Delay: time.Second}}},
@@ -193,12 +204,12 @@ func TestSweepBesideCalls(t *testing.T) {
 	var callers, sweeper sync.WaitGroup
 	done := make(chan struct{}) // closed when the callers have ended
 	sweeper.Go(func() {
-		for now := start; ; now = now.Add(time.Second) {
+		for n := 0; ; n++ {
 			select {
 			case <-done:
 				return
 			default:
-				o.Sweep(now)
+				o.Sweep(start.Add(time.Duration(n%200) * time.Second)) // not hours ahead of the callers
 			}
 		}
 	})
@@ -242,7 +253,7 @@ func BenchmarkSweep(b *testing.B) {
 		}
 	})
 	b.Run("the pointers of a shard", func(b *testing.B) {
-		some := make([]*entry[breakerKey, *breaker.Breaker], 0, originsMax)
+		some := make([]seen[breakerKey, *breaker.Breaker], 0, originsMax)
 		for i := 0; b.Loop(); i++ {
 			some = o.breakers.shard[i%shards].appendTo(some[:0])
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 	"unique"
@@ -21,18 +22,18 @@ type Origins struct {
 	bulkheads *registry[bulkheadKey, *bulkhead.Bulkhead]
 	hedgings  *registry[hedgingKey, *hedging]
 	holds     *holds
+	pasts     *registry[string, *past]
 
-	breakerSettings  recent[breaker.Config]
-	budgetSettings   recent[budgetSettings]
-	bulkheadSettings recent[bulkhead.Config]
+	forcing sync.Mutex                              // held while an operator forces breakers
+	forced  atomic.Pointer[map[string]breaker.Mode] // by origin; replaced under forcing, its maps never change
 }
 
 // The keys hold their settings as handles: a few policies make many origins' settings, and a key is kept twice.
 type (
-	breakerKey  = keyOf[breaker.Config]
-	budgetKey   = keyOf[budgetSettings]
-	bulkheadKey = keyOf[bulkhead.Config]
-	hedgingKey  = keyOf[hedgingSettings]
+	breakerKey  = keyOf[policy.Breaker]
+	budgetKey   = keyOf[policy.BudgetSettings]
+	bulkheadKey = keyOf[policy.Concurrency]
+	hedgingKey  = keyOf[policy.HedgeSettings]
 )
 
 type keyOf[S comparable] struct {
@@ -40,40 +41,22 @@ type keyOf[S comparable] struct {
 	settings unique.Handle[S]
 }
 
-// recent remembers the handle of the settings seen last: most calls have the same, and to compare them costs a tenth of [unique.Make].
-type recent[S comparable] struct {
-	last atomic.Pointer[unique.Handle[S]]
-}
-
-func (r *recent[S]) handle(settings S) unique.Handle[S] {
-	if last := r.last.Load(); last != nil && last.Value() == settings {
-		return *last
-	}
-	h := unique.Make(settings)
-	r.last.Store(&h)
-	return h
-}
-
-// budgetSettings are the settings by value; the kind not used is zero.
-type budgetSettings struct {
-	window budget.Window
-	bucket budget.TokenBucket
-	share  float64
-}
-
 // NewOrigins knows no origin yet.
 func NewOrigins() *Origins {
-	return &Origins{
-		breakers: newRegistry(
-			func(k breakerKey) *breaker.Breaker { return breaker.New(k.settings.Value()) },
-			breakerAtRest),
-		budgets: newRegistry(func(k budgetKey) *budget.Budget { return newBudget(k.origin, k.settings.Value()) }, always[*budget.Budget]),
+	o := &Origins{
+		budgets: newRegistry(
+			func(k budgetKey, _ time.Time) *budget.Budget { return newBudget(k.origin, k.settings.Value()) }, always[*budget.Budget]),
 		bulkheads: newRegistry(
-			func(k bulkheadKey) *bulkhead.Bulkhead { return bulkhead.New(k.settings.Value()) },
+			func(k bulkheadKey, _ time.Time) *bulkhead.Bulkhead { return bulkhead.New(k.settings.Value()) },
 			func(b *bulkhead.Bulkhead, _ time.Time) bool { return b.Snapshot().InFlight == 0 }),
-		hedgings: newRegistry(func(k hedgingKey) *hedging { return newHedging(k.origin, k.settings.Value()) }, always[*hedging]),
+		hedgings: newRegistry(func(k hedgingKey, _ time.Time) *hedging { return newHedging(k.origin, k.settings.Value()) }, always[*hedging]),
 		holds:    newHolds(),
+		pasts:    newRegistry(func(string, time.Time) *past { return &past{} }, always[*past]),
 	}
+	o.pasts.most = pastsMax
+	o.breakers = newRegistry(o.newBreaker, breakerAtRest)
+	o.forced.Store(&map[string]breaker.Mode{})
+	return o
 }
 
 // always at rest: what it knows may be forgotten when nobody uses it.
@@ -87,12 +70,12 @@ func breakerAtRest(b *breaker.Breaker, now time.Time) bool {
 	return s.Mode == breaker.Auto && (s.State == breaker.Closed || s.State == breaker.HalfOpen && now.Sub(s.Since) > longOver)
 }
 
-func newBudget(origin string, settings budgetSettings) *budget.Budget {
-	cfg := budget.Config{Name: origin, CallerMaxShare: settings.share}
-	if settings.bucket != (budget.TokenBucket{}) {
-		cfg.TokenBucket = &settings.bucket
+func newBudget(origin string, settings policy.BudgetSettings) *budget.Budget {
+	cfg := budget.Config{Name: origin, CallerMaxShare: settings.CallerMaxShare}
+	if settings.TokenBucket != (budget.TokenBucket{}) {
+		cfg.TokenBucket = &settings.TokenBucket
 	} else {
-		cfg.Window = &settings.window
+		cfg.Window = &settings.Window
 	}
 	b, err := budget.New(cfg)
 	if err != nil {
@@ -117,13 +100,13 @@ type origin struct {
 
 // enter finds the state of a call's origin.
 func (o *Origins) enter(c *call.Call, p *policy.Effective, now time.Time) origin {
-	name := c.Target.Origin
+	name, by := c.Target.Origin, p.Shared()
 	s := origin{name: name}
-	s.breaker, s.breakerEntry = o.breakers.enter(breakerKey{name, o.breakerSettings.handle(p.Breaker)}, now)
-	s.budget, s.budgetEntry = o.budgets.enter(budgetKey{name, o.budgetSettings.handle(budgetSettingsOf(&p.Budget))}, now)
-	s.bulkhead, s.bulkheadEntry = o.bulkheads.enter(bulkheadKey{name, o.bulkheadSettings.handle(p.Concurrency)}, now)
-	if p.Hedge.Enabled && p.Hedge.MaxHedges > 0 {
-		s.hedging, s.hedgingEntry = o.hedgings.enter(hedgingKey{name, unique.Make(hedgingSettingsOf(&p.Hedge))}, now)
+	s.breaker, s.breakerEntry = o.breakers.enter(breakerKey{name, by.Breaker}, by, now)
+	s.budget, s.budgetEntry = o.budgets.enter(budgetKey{name, by.Budget}, by, now)
+	s.bulkhead, s.bulkheadEntry = o.bulkheads.enter(bulkheadKey{name, by.Concurrency}, by, now)
+	if by.Hedged {
+		s.hedging, s.hedgingEntry = o.hedgings.enter(hedgingKey{name, by.Hedge}, by, now)
 	}
 	return s
 }
@@ -135,14 +118,4 @@ func (s *origin) leave() {
 	if s.hedgingEntry != nil {
 		s.hedgingEntry.leave()
 	}
-}
-
-func budgetSettingsOf(b *policy.Budget) budgetSettings {
-	s := budgetSettings{share: b.CallerMaxShare}
-	if b.TokenBucket != nil {
-		s.bucket = *b.TokenBucket
-	} else {
-		s.window = *b.Window
-	}
-	return s
 }

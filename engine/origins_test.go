@@ -13,7 +13,13 @@ import (
 // sharedPolicy has the shared blocks of the built-in policy.
 func sharedPolicy(t testing.TB) *policy.Effective {
 	t.Helper()
-	table, err := policy.Compile(nil, policy.Options{})
+	return ruled(t)
+}
+
+// ruled is what holds for a call under rules.
+func ruled(t testing.TB, rules ...policy.Rule) *policy.Effective {
+	t.Helper()
+	table, err := policy.Compile(rules, policy.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,12 @@ import (
 func TestRegistryIsBoundedAndKeepsWhatIsInUseOrNotAtRest(t *testing.T) {
 	now := time.Now()
 	made := 0
-	r := newRegistry(func(int) *bool { made++; return new(bool) }, func(busy *bool, _ time.Time) bool { return !*busy })
-	open, _ := r.enter(-1, now)
+	r := newRegistry(func(int, time.Time) *bool { made++; return new(bool) }, func(busy *bool, _ time.Time) bool { return !*busy })
+	open, _ := r.enter(-1, nil, now)
 	*open = true // not at rest, though nobody uses it
-	_, used := r.enter(-2, now)
+	_, used := r.enter(-2, nil, now)
 	for key := range 3 * originsMax {
-		_, e := r.enter(key, now)
+		_, e := r.enter(key, nil, now)
 		e.leave()
 	}
 	size := 0
@@ -28,10 +28,10 @@ func TestRegistryIsBoundedAndKeepsWhatIsInUseOrNotAtRest(t *testing.T) {
 		t.Errorf("%d entries, want at most about %d", size, originsMax)
 	}
 	before := made
-	if again, _ := r.enter(-1, now); again != open {
+	if again, _ := r.enter(-1, nil, now); again != open {
 		t.Error("what was not at rest was forgotten")
 	}
-	if _, again := r.enter(-2, now); again != used {
+	if _, again := r.enter(-2, nil, now); again != used {
 		t.Error("what was in use was forgotten")
 	}
 	if made != before {
@@ -41,19 +41,19 @@ func TestRegistryIsBoundedAndKeepsWhatIsInUseOrNotAtRest(t *testing.T) {
 
 func TestAllGivesEveryValueOnceAndStopsWhenTold(t *testing.T) {
 	now := time.Now()
-	r := newRegistry(func(key int) int { return key }, func(int, time.Time) bool { return true })
+	r := newRegistry(func(key int, _ time.Time) int { return key }, func(int, time.Time) bool { return true })
 	for range r.all() {
 		t.Fatal("a value in an empty registry")
 	}
 	const many = originsMax / 4
 	for key := range many {
-		_, e := r.enter(key, now)
+		_, e := r.enter(key, nil, now)
 		e.leave()
 	}
 	seen := make(map[int]int)
 	for _, key := range r.all() {
 		seen[key]++
-		_, e := r.enter(key, now) // no lock is held meanwhile
+		_, e := r.enter(key, nil, now) // no lock is held meanwhile
 		e.leave()
 	}
 	for key := range many {
@@ -74,7 +74,7 @@ func TestAllGivesEveryValueOnceAndStopsWhenTold(t *testing.T) {
 
 func TestLongestIdleLeavesFirst(t *testing.T) {
 	now := time.Now()
-	r := newRegistry(func(key int) int { return key }, func(int, time.Time) bool { return true })
+	r := newRegistry(func(key int, _ time.Time) int { return key }, func(int, time.Time) bool { return true })
 	s := &r.shard[0]
 	var mine []int // that live in one shard, as many as there is room for, and some more
 	for key := 0; len(mine) < originsMax/shards+3; key++ {
@@ -83,7 +83,7 @@ func TestLongestIdleLeavesFirst(t *testing.T) {
 		}
 	}
 	use := func(key int) {
-		_, e := r.enter(key, now)
+		_, e := r.enter(key, nil, now)
 		e.leave()
 	}
 	full, more := mine[:originsMax/shards], mine[originsMax/shards:]
@@ -134,10 +134,10 @@ func TestCredentialIsNamedByWhatARateLimitCounts(t *testing.T) {
 
 func TestManyThatMayNotLeaveDoNotStopEviction(t *testing.T) {
 	now := time.Now()
-	r := newRegistry(func(key int) int { return key }, func(key int, _ time.Time) bool { return key >= 0 })
+	r := newRegistry(func(key int, _ time.Time) int { return key }, func(key int, _ time.Time) bool { return key >= 0 })
 	const busy = 600
 	for key := range busy + 3*originsMax {
-		_, e := r.enter(key-busy, now)
+		_, e := r.enter(key-busy, nil, now)
 		e.leave()
 	}
 	size := 0

@@ -117,7 +117,9 @@ func (r *run) next(ctx context.Context, ev Event) Step {
 
 func (r *run) notice(ctx context.Context, n Notice) {
 	n.Call, n.Shared = r.plan.call, Shared{&r.origin}
-	r.observer.Noticed(ctx, time.Now(), n)
+	now := time.Now()
+	r.origins.remember(r.origin.name, now, &n)
+	r.observer.Noticed(ctx, now, n)
 }
 
 // leave gives back whatever is still taken.

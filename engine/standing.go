@@ -45,10 +45,16 @@ func (o *Origins) EachHold(now time.Time, f func(origin string, credential bool)
 // copiedAtOnce bounds how many entries are looked at under one lock.
 const copiedAtOnce = 512
 
+// standingHold is a hold that is not over.
+type standingHold struct {
+	holdKey
+	until time.Time
+}
+
 // standing gives the holds that are not over. Between two parts of the map its lock is let go: a range goes on over a map that has
 // changed meanwhile (Go specification, For statements with range clause).
-func (h *holds) standing(now time.Time) []holdKey {
-	var keys []holdKey
+func (h *holds) standing(now time.Time) []standingHold {
+	var all []standingHold
 	if last := h.last.Load(); last == nil || !last.After(now) {
 		return nil
 	}
@@ -57,13 +63,13 @@ func (h *holds) standing(now time.Time) []holdKey {
 	looked := 0
 	for k, until := range h.until {
 		if until.After(now) {
-			keys = append(keys, k)
+			all = append(all, standingHold{k, until})
 		}
 		if looked++; looked%copiedAtOnce == 0 {
 			yield(&h.mu)
 		}
 	}
-	return keys
+	return all
 }
 
 // yield lets others have the lock.

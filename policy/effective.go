@@ -39,8 +39,9 @@ type Effective struct {
 	// Secrets are what Credentials refer to; nil when the table has none.
 	Secrets Secrets
 
-	merged *Settings // what the blocks above were made of, for Leaves
-	table  *Table    // where it comes from
+	merged *Settings  // what the blocks above were made of, for Leaves
+	table  *Table     // where it comes from
+	shared madeShared // for Shared
 }
 
 // PathScoped is [Table.PathScoped] of the table that these values come from.

@@ -16,6 +16,14 @@ func CoversHost(pattern, host string) bool {
 	return pattern == host
 }
 
+// HostPattern gives a pattern as a person writes it the spelling that [CoversHost] reads, or says why no host is covered by it.
+func HostPattern(pattern string) (normal, problem string) {
+	if problem = hostProblem(pattern); problem != "" {
+		return "", problem
+	}
+	return normalHost(pattern), ""
+}
+
 // normalHost gives a pattern the spelling of [call.Target].Host.
 func normalHost(pattern string) string {
 	if a, ok := literal(pattern); ok {

@@ -133,5 +133,6 @@ func (t *Table) effective(ids []uint32) *Effective {
 	e.Generation = t.generation
 	e.table = t
 	e.Sources = sources
+	e.shared = madeShared{of: e, settings: newShared(e)}
 	return e
 }

@@ -18,9 +18,10 @@ import (
 
 // process is a broker in a process of its own, as an operator runs it.
 type process struct {
-	cmd    *exec.Cmd
-	client *client.Client
-	lines  <-chan string // closed when the process has closed its log
+	cmd     *exec.Cmd
+	address string // of gRPC
+	client  *client.Client
+	lines   <-chan string // closed when the process has closed its log
 }
 
 // startProcess runs `sallyport serve` until it says that it serves.
@@ -29,7 +30,7 @@ func startProcess(t *testing.T, args ...string) *process {
 	dir := t.TempDir()
 	socket := "unix:" + filepath.Join(dir, "s")
 	all := append([]string{"serve", "--grpc", socket, "--http", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--dev"}, args...)
-	p := &process{cmd: exec.CommandContext(t.Context(), "sallyport", all...)} // see TestMain
+	p := &process{cmd: exec.CommandContext(t.Context(), "sallyport", all...), address: socket} // see TestMain
 	log, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sallyport/sallyport/admin"
 	"github.com/sallyport/sallyport/broker"
 	"github.com/sallyport/sallyport/egress"
 	"github.com/sallyport/sallyport/egress/guard"
@@ -48,6 +49,7 @@ type node struct {
 	files     *reloader
 	sweeps    *sweeper
 	store     *sqlite.Store
+	breakers  *admin.Breakers
 	lastGood  *lastGood
 	log       *slog.Logger
 }
@@ -77,6 +79,10 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		return nil, failure(errors.Join(ls.closing(err), state.close()))
 	}
 	origins := engine.NewOrigins()
+	breakers, err := admin.LoadBreakers(ctx, store, origins)
+	if err != nil {
+		return nil, failure(errors.Join(ls.closing(err), store.Close(), state.close()))
+	}
 	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(ls.all()...), Local: machine, Dev: s.Dev})
 	n := &node{
 		grpc: ls.grpc.Addr(), http: ls.http.Addr(), observer: in.observer,
@@ -86,6 +92,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		files:     newReloader(sources.all()...),
 		sweeps:    newSweeper(origins.Sweep),
 		store:     store,
+		breakers:  breakers,
 		lastGood:  newLastGood(s.Data, in.rules.all, log),
 		log:       log,
 	}
@@ -102,6 +109,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		Identities: in.identities, TLS: in.certificate.config(), Authorities: in.authorities, Log: log, Apart: ls.admin != nil,
 		Services: []broker.Service{
 			{Desc: pb.PolicyService_ServiceDesc, Impl: broker.NewPolicyService(in.rules.all, store, calls.Table)},
+			{Desc: pb.OriginService_ServiceDesc, Impl: broker.NewOriginService(origins, breakers)},
 		},
 	})
 	n.health = newHTTP(n.server.Draining, n.observer.Scrape(log), in.certificate.config(), log)
@@ -186,6 +194,7 @@ func (n *node) stop(ctx context.Context) error {
 	n.files.close()
 	n.sweeps.close()
 	n.lastGood.close()
+	n.breakers.Close()
 	err := n.health.Close() // to the last moment it told that the broker drains
 	_ = n.serving.Wait()    // they report through failed
 	n.transport.Close()

@@ -13,9 +13,7 @@ import (
 )
 
 func TestWhatWasWrittenStays(t *testing.T) {
-	path := newPath(t)
-	s := at(t, path)
-	fill(t, s)
+	path, s := filled(t)
 	want := read(t, s)
 	db := raw(t, path)
 	for _, statement := range []string{
@@ -39,6 +37,7 @@ func TestWhatWasWrittenStays(t *testing.T) {
 
 // freed drops what keeps the past as it is, so that a test can change it.
 func freed(t *testing.T, path string, statements ...string) {
+	t.Helper()
 	db := raw(t, path)
 	db.SetMaxOpenConns(1)
 	var triggers []string
@@ -46,6 +45,7 @@ func freed(t *testing.T, path string, statements ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var drop string
 		if err := rows.Scan(&drop); err != nil {
@@ -81,9 +81,7 @@ func TestBrokenAuditIsFound(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.statement, func(t *testing.T) {
-			path := newPath(t)
-			s := at(t, path)
-			fill(t, s)
+			path, s := filled(t)
 			freed(t, path, c.statement)
 			broken, err := s.Verify(t.Context())
 			if broken != c.broken || err != nil {
@@ -112,9 +110,7 @@ func TestChangedRowsAreNotRead(t *testing.T) {
 		"UPDATE forced_breakers SET origin = 'http' || substr(origin, 6)",
 	} {
 		t.Run(statement, func(t *testing.T) {
-			path := newPath(t)
-			s := at(t, path)
-			fill(t, s)
+			path, s := filled(t)
 			freed(t, path, statement)
 			_, err := storetest.Read(t.Context(), s)
 			if !errors.Is(err, sqlite.ErrDamaged) {
@@ -126,9 +122,7 @@ func TestChangedRowsAreNotRead(t *testing.T) {
 }
 
 func TestRecordAndChangeAreOne(t *testing.T) {
-	path := newPath(t)
-	s := at(t, path)
-	fill(t, s)
+	path, s := filled(t)
 	want := read(t, s)
 	db := raw(t, path)
 	do(t, db, "CREATE TRIGGER refuse BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END")

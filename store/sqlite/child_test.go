@@ -39,11 +39,14 @@ func child(role, path string) int {
 		err = linuxChild(ctx, role, path)
 	}
 	if err != nil {
-		fmt.Println(err)
+		say(err)
 		return 1
 	}
 	return 0
 }
+
+// say writes a line for the test that started this process.
+func say(what any) { _, _ = fmt.Fprintln(os.Stdout, what) }
 
 // writeForEver writes revision after revision and says each when it was acknowledged.
 func writeForEver(ctx context.Context, path string) error {
@@ -63,7 +66,7 @@ func writeForEver(ctx context.Context, path string) error {
 		if err := put(ctx, s, "policies/a", next, 3000); err != nil {
 			return err
 		}
-		fmt.Println(next)
+		say(next)
 	}
 }
 
@@ -77,7 +80,7 @@ func hold(ctx context.Context, path, lock string) error {
 	if _, err := db.ExecContext(ctx, lock); err != nil {
 		return err
 	}
-	fmt.Println("locked")
+	say("locked")
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }

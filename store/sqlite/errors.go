@@ -53,7 +53,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("store %s: %w", s.path, ctx.Err())
 	}
 	kind := kindOf(err)
-	err = oneLine{err}
+	err = oneLineError{err}
 	if kind != nil && !errors.Is(err, kind) {
 		err = fmt.Errorf("%w: %w", kind, err)
 	}
@@ -102,9 +102,9 @@ func kindOfCode(code int) error {
 	}
 }
 
-// oneLine is an error whose text has no line breaks: SQLite cites the statements of a schema.
-type oneLine struct{ error }
+// oneLineError is an error whose text has no line breaks: SQLite cites the statements of a schema.
+type oneLineError struct{ error }
 
-func (e oneLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+func (e oneLineError) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
 
-func (e oneLine) Unwrap() error { return e.error }
+func (e oneLineError) Unwrap() error { return e.error }

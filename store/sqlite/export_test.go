@@ -24,5 +24,21 @@ func (s *Store) Limit(ctx context.Context, more int) error {
 	return err
 }
 
+// Settings are the values of these pragmas on a connection that writes and on one that reads.
+func (s *Store) Settings(ctx context.Context, pragmas ...string) (writer, reader map[string]string, err error) {
+	writer, reader = map[string]string{}, map[string]string{}
+	for _, p := range pragmas {
+		var w, r string
+		if err := s.writer.QueryRowContext(ctx, "PRAGMA "+p).Scan(&w); err != nil {
+			return nil, nil, err
+		}
+		if err := s.reader.QueryRowContext(ctx, "PRAGMA "+p).Scan(&r); err != nil {
+			return nil, nil, err
+		}
+		writer[p], reader[p] = w, r
+	}
+	return writer, reader, nil
+}
+
 // Busy tells how many connections are taken.
 func (s *Store) Busy() int { return s.writer.Stats().InUse + s.reader.Stats().InUse }

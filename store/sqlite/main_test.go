@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 		os.Exit(child(role, os.Getenv(pathVariable)))
 	}
 	// Every step of the property is a write to the disk.
-	if err := flag.Set("rapid.checks", "25"); err != nil {
+	if err := flag.Set("rapid.checks", "12"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
@@ -42,6 +43,7 @@ func at(t testing.TB, path string) *sqlite.Store {
 }
 
 func closing(t testing.TB, s *sqlite.Store) {
+	t.Helper()
 	t.Cleanup(func() {
 		if n := s.Busy(); n != 0 {
 			t.Errorf("%d connections are still taken", n)
@@ -58,7 +60,10 @@ func closed(t testing.TB, s *sqlite.Store) {
 	}
 }
 
-func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "sallyport.db") }
+func newPath(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "sallyport.db")
+}
 
 // raw is a connection that knows nothing of us, as of another program.
 func raw(t testing.TB, path string) *sql.DB {
@@ -123,6 +128,30 @@ func fill(t testing.TB, s *sqlite.Store) {
 	}
 }
 
+var template struct {
+	sync.Once
+
+	content []byte
+}
+
+// filled is a store with some of everything, and where it is. It is made once: every write goes to the disk.
+func filled(t testing.TB) (string, *sqlite.Store) {
+	t.Helper()
+	template.Do(func() {
+		path := newPath(t)
+		s := at(t, path)
+		fill(t, s)
+		closed(t, s)
+		var err error
+		if template.content, err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	})
+	path := newPath(t)
+	place(t, path, template.content)
+	return path, at(t, path)
+}
+
 // sentence wants an error of the kind, in one line that names the path and what to do.
 func sentence(t testing.TB, err, kind error, path, fix string) {
 	t.Helper()
@@ -136,21 +165,31 @@ func sentence(t testing.TB, err, kind error, path, fix string) {
 	}
 }
 
+func empty(t testing.TB) admin.Store {
+	t.Helper()
+	return at(t, newPath(t))
+}
+
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t testing.TB) admin.Store { return at(t, newPath(t)) })
+	storetest.Run(t, empty)
 }
 
 func TestSameAsInMemory(t *testing.T) {
 	paths := map[admin.Store]string{}
 	openAt := func(t testing.TB, path string) admin.Store {
+		t.Helper()
 		s := at(t, path)
 		paths[s] = path
 		return s
 	}
 	storetest.RunAgainst(t,
-		func(t testing.TB) admin.Store { return openAt(t, newPath(t)) },
+		func(t testing.TB) admin.Store {
+			t.Helper()
+			return openAt(t, newPath(t))
+		},
 		func(testing.TB) admin.Store { return memory.New() },
 		func(t testing.TB, s admin.Store) admin.Store {
+			t.Helper()
 			closed(t, s.(*sqlite.Store))
 			return openAt(t, paths[s])
 		})

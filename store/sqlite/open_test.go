@@ -3,9 +3,11 @@ package sqlite_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -108,12 +110,14 @@ func TestOpenedByManyAtOnce(t *testing.T) {
 
 func TestWhatCannotBeOpened(t *testing.T) {
 	ours := func(t *testing.T, path string) {
+		t.Helper()
 		s := at(t, path)
 		fill(t, s)
 		closed(t, s)
 	}
 	content := func(text string) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
+			t.Helper()
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -126,13 +130,15 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		kind    error
 		fix     string
 	}{
-		{"an empty file", content(""), sqlite.ErrDamaged, backup},
+		{"an empty file", content(""), sqlite.ErrDamaged, "the file is empty; put back a backup"},
 		{"a short text", content("hello"), sqlite.ErrDamaged, backup},
 		{"a long text", content(string(make([]byte, 1<<16))), sqlite.ErrDamaged, backup},
 		{"another program's database", func(t *testing.T, path string) {
+			t.Helper()
 			do(t, raw(t, path), "CREATE TABLE t (a)")
 		}, sqlite.ErrDamaged, backup},
 		{"a header that is overwritten", func(t *testing.T, path string) {
+			t.Helper()
 			ours(t, path)
 			f, err := os.OpenFile(path, os.O_WRONLY, 0)
 			if err != nil {
@@ -144,6 +150,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 			}
 		}, sqlite.ErrDamaged, backup},
 		{"half a file", func(t *testing.T, path string) {
+			t.Helper()
 			ours(t, path)
 			info, err := os.Stat(path)
 			if err != nil {
@@ -154,24 +161,29 @@ func TestWhatCannotBeOpened(t *testing.T) {
 			}
 		}, sqlite.ErrDamaged, backup},
 		{"tables cut off", func(t *testing.T, path string) {
+			t.Helper()
 			ours(t, path)
 			if err := os.Truncate(path, 4096); err != nil {
 				t.Fatal(err)
 			}
 		}, sqlite.ErrDamaged, backup},
 		{"a log without its file", func(t *testing.T, path string) {
+			t.Helper()
 			content("log")(t, path+"-wal")
 		}, sqlite.ErrDamaged, backup},
 		{"a directory", func(t *testing.T, path string) {
+			t.Helper()
 			if err := os.Mkdir(path, 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}, sqlite.ErrDamaged, backup},
 		{"a newer version", func(t *testing.T, path string) {
+			t.Helper()
 			ours(t, path)
 			do(t, raw(t, path), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (7, 1)")
 		}, sqlite.ErrNewer, "run that version or a later one"},
 		{"no directory", func(t *testing.T, path string) {
+			t.Helper()
 			if err := os.Remove(filepath.Dir(path)); err != nil {
 				t.Fatal(err)
 			}
@@ -246,6 +258,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 
 // whileLocked has a store whose file another process keeps to itself for writing.
 func whileLocked(t *testing.T, s *sqlite.Store, path string) {
+	t.Helper()
 	read(t, s) // readers wait for nobody
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -289,5 +302,30 @@ func TestFullFile(t *testing.T) {
 	}
 	if err := put(t.Context(), s, "policies/z", 1, 1<<16); err != nil {
 		t.Errorf("after room was made: %v", err)
+	}
+}
+
+// That a commit is on the disk and not only with the system shows when the power fails, which no test here can bring about; so the
+// settings that promise it are read back.
+func TestSettings(t *testing.T) {
+	s := at(t, newPath(t))
+	want := map[string]string{
+		"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000", "trusted_schema": "0", "cell_size_check": "1",
+	}
+	for range 2 {
+		writer, reader, err := s.Settings(t.Context(), slices.Collect(maps.Keys(want))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(writer, want) || !maps.Equal(reader, want) {
+			t.Errorf("got %v and %v, want %v", writer, reader, want)
+		}
+		// Connections that are broken off are made anew, with the same.
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_ = put(ctx, s, "policies/a", 1, 1<<20)
+			_, _ = s.Policies(ctx)
+			cancel()
+		}
 	}
 }

@@ -64,7 +64,7 @@ func (s *Store) WritePolicy(ctx context.Context, before admin.Version, next *adm
 		if _, err := tx.ExecContext(ctx, `
 			INSERT INTO policies (name, revision, deleted, sum) VALUES (?, ?, ?, ?)
 			ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, deleted = excluded.deleted, sum = excluded.sum`,
-			next.Name, int64(next.Revision), flag(next.Deleted), sumOfPolicy(next.Name, next.Version)); err != nil {
+			next.Name, signed(next.Revision), flag(next.Deleted), sumOfPolicy(next.Name, next.Version)); err != nil {
 			return err //nolint:wrapcheck // explained by write
 		}
 		return insertRecord(ctx, tx, record)
@@ -103,7 +103,7 @@ func insertRevision(ctx context.Context, tx *sql.Tx, p *admin.Stored) error {
 	}
 	_, err = tx.ExecContext(ctx, `
 		INSERT INTO policy_revisions (name, revision, document, create_time, update_time, sum) VALUES (?, ?, ?, ?, ?, ?)`,
-		p.Name, int64(p.Revision), document, created, updated, sumOfRevision(p.Name, int64(p.Revision), document, created, updated))
+		p.Name, signed(p.Revision), document, created, updated, sumOfRevision(p.Name, p.Revision, document, created, updated))
 	return err //nolint:wrapcheck // explained by write
 }
 
@@ -119,7 +119,8 @@ func scanPolicy(rows *sql.Rows) (admin.Stored, error) {
 	if err := same(policySum, sumOfPolicy(p.Name, p.Version), p.Name); err != nil {
 		return p, err
 	}
-	return p, finish(&p, created, updated, sum)
+	err := finish(&p, created, updated, sum)
+	return p, err
 }
 
 func scanRevision(rows *sql.Rows) (admin.Stored, error) {
@@ -131,13 +132,14 @@ func scanRevision(rows *sql.Rows) (admin.Stored, error) {
 	if err := rows.Scan(&p.Name, &p.Revision, &p.Document, &created, &updated, &sum); err != nil {
 		return p, fmt.Errorf("%w: a revision: %w", ErrDamaged, err)
 	}
-	return p, finish(&p, created, updated, sum)
+	err := finish(&p, created, updated, sum)
+	return p, err
 }
 
 // finish checks what was read of a revision and sets its times.
 func finish(p *admin.Stored, created, updated string, sum []byte) error {
 	what := fmt.Sprintf("revision %d of %s", p.Revision, p.Name)
-	if err := same(sum, sumOfRevision(p.Name, int64(p.Revision), p.Document, created, updated), what); err != nil {
+	if err := same(sum, sumOfRevision(p.Name, p.Revision, p.Document, created, updated), what); err != nil {
 		return err
 	}
 	var err error
@@ -150,10 +152,13 @@ func finish(p *admin.Stored, created, updated string, sum []byte) error {
 	return nil
 }
 
+// signed is a revision as SQLite stores it. WritePolicy refuses those it cannot store, and none is read that is less than 0.
+func signed(revision uint64) int64 { return int64(revision) } //nolint:gosec // see above
+
 func sumOfPolicy(name string, v admin.Version) []byte {
-	return sumOf([]byte("policies"), []byte(name), number(int64(v.Revision)), number(flag(v.Deleted)))
+	return sumOf([]byte("policies"), []byte(name), number(signed(v.Revision)), number(flag(v.Deleted)))
 }
 
-func sumOfRevision(name string, revision int64, document []byte, created, updated string) []byte {
-	return sumOf([]byte("policy_revisions"), []byte(name), number(revision), document, []byte(created), []byte(updated))
+func sumOfRevision(name string, revision uint64, document []byte, created, updated string) []byte {
+	return sumOf([]byte("policy_revisions"), []byte(name), number(signed(revision)), document, []byte(created), []byte(updated))
 }

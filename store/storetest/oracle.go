@@ -63,15 +63,15 @@ func aRecord(r *rapid.T, target string) *admin.Record {
 func (d *drive) policy(r *rapid.T) {
 	next := &admin.Stored{
 		Name:       aName(r),
-		Version:    version(uint64(rapid.IntRange(0, 4).Draw(r, "revision")), rapid.Bool().Draw(r, "deleted")), //nolint:gosec // small
+		Version:    version(uint64(rapid.IntRange(0, 4).Draw(r, "revision")), rapid.Bool().Draw(r, "deleted")),
 		Document:   rapid.SliceOf(rapid.Byte()).Draw(r, "document"),
 		CreateTime: aTime(r), UpdateTime: aTime(r),
 	}
-	before := version(uint64(rapid.IntRange(0, 4).Draw(r, "before")), rapid.Bool().Draw(r, "was deleted")) //nolint:gosec // small
+	before := version(uint64(rapid.IntRange(0, 4).Draw(r, "before")), rapid.Bool().Draw(r, "was deleted"))
 	// Mostly what stands there, or every write would fail.
 	if rapid.IntRange(0, 3).Draw(r, "right") > 0 {
 		before = d.version(next.Name)
-		next.Revision = before.Revision + uint64(rapid.IntRange(0, 1).Draw(r, "more")) //nolint:gosec // small
+		next.Revision = before.Revision + uint64(rapid.IntRange(0, 1).Draw(r, "more"))
 	}
 	record := aRecord(r, next.Name)
 	d.errors("WritePolicy", d.got.WritePolicy(d.t.Context(), before, next, record), d.want.WritePolicy(d.t.Context(), before, next, record))

@@ -144,13 +144,18 @@ func sameRevision(t *testing.T, s admin.Store) {
 	if got := read(t, s); len(got.Revisions[name]) != 2 || len(got.Records) != 5 {
 		t.Errorf("%d revisions and %d records, want 2 and 5", len(got.Revisions[name]), len(got.Records))
 	}
+	// What is written and deleted at once is a revision like any other.
+	write(t, s, version(2, false), stored(name, version(3, true)))
+	got := read(t, s)
+	equal(t, "the policy", got.Policies, []admin.Stored{utc(*stored(name, version(3, true)))})
+	equal(t, "its revision", got.Revisions[name][0], utc(*stored(name, version(3, false))))
 }
 
 // names are such that a store which compares otherwise than by bytes, or builds its SQL, shows it.
 func names() []string {
 	return []string{
 		"policies/a", "policies/A", "policies/á", "policies/a\u0301", "policies/%", "policies/_", "policies/'; --", `policies/"`,
-		"policies/?1", "policies/\x00", "policies/\x00b", "policies/a/b", "policies/a b", "policies/名", "policies/😀", "policies/ｚ", "policies/",
+		"policies/?1", "policies/\x00", "policies/\x00b", "policies/a/b", "policies/a b", "policies/я", "policies/😀", "policies/ｚ", "policies/",
 		"policies/" + strings.Repeat("n", 4000), "",
 	}
 }
@@ -180,7 +185,7 @@ func documents(t *testing.T, s admin.Store) {
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(large) // never fails
 	for i, document := range [][]byte{
-		nil, {}, {0}, []byte("\x00\xff\xfe"), []byte("naïve 😀\r\n"), []byte("x'00'"), large, bytes.Repeat([]byte{0}, 1<<16),
+		nil, {}, {0}, []byte("\x00\xff\xfe"), []byte("naïve 😀\r\n"), []byte("x'00'"), large, make([]byte, 1<<16),
 	} {
 		next := stored(name, version(uint64(i)+1, false))
 		next.Document = document

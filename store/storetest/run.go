@@ -43,7 +43,7 @@ func version(revision uint64, deleted bool) admin.Version {
 
 // stored is a policy that tells its revision in everything it has.
 func stored(name string, v admin.Version) *admin.Stored {
-	n := int(v.Revision) //nolint:gosec // small
+	n := int(v.Revision)
 	return &admin.Stored{
 		Name: name, Version: v, Document: fmt.Appendf(nil, "%s at %d", name, n), CreateTime: at(0), UpdateTime: at(n),
 	}

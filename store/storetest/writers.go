@@ -65,7 +65,7 @@ func oneWriterWins(t *testing.T, s admin.Store) {
 		if document := string(got.Policies[0].Document); next.Revision != now.Revision && document != want {
 			t.Errorf("round %d: %s is stored, %s won", round, document, want)
 		}
-		if r := got.Records[0]; r.Principal != want || len(got.Records) != int(round)+1 { //nolint:gosec // small
+		if r := got.Records[0]; r.Principal != want || len(got.Records) != int(round)+1 {
 			t.Errorf("round %d: %d records, the last of %s, want %s", round, len(got.Records), r.Principal, want)
 		}
 		equal(t, "version", got.Policies[0].Version, next)
