@@ -30,15 +30,35 @@ func LoadPolicyFile(path string, checks ...func([]policy.Rule) []policy.Problem)
 	return parsePolicies(path, data, checks...)
 }
 
+// ReadPolicyFile is [LoadPolicyFile] for who sends the policies to a broker: it gives them as they are written.
+func ReadPolicyFile(path string) ([]*sallyportv1.Policy, error) {
+	data, err := readBounded(path)
+	if err != nil {
+		return nil, fmt.Errorf("policies: %w", err)
+	}
+	return ParsePolicyFile(path, data)
+}
+
+// ParsePolicyFile is [ReadPolicyFile] of a text; name stands in its errors.
+func ParsePolicyFile(name string, data []byte) ([]*sallyportv1.Policy, error) {
+	file, _, err := parsePolicyFile(name, data)
+	return file.GetPolicies(), err
+}
+
 // parsePolicies reads the text of a policy file; name stands in its errors.
 func parsePolicies(name string, data []byte, checks ...func([]policy.Rule) []policy.Problem) ([]policy.Rule, error) {
+	_, rules, err := parsePolicyFile(name, data, checks...)
+	return rules, err
+}
+
+func parsePolicyFile(name string, data []byte, checks ...func([]policy.Rule) []policy.Problem) (*sallyportv1.PolicyFile, []policy.Rule, error) {
 	if json.Valid(data) {
 		// YAML knows no tab between tokens. In JSON a tab is never part of a value (RFC 8259 §7), and a blank keeps the columns.
 		data = bytes.ReplaceAll(data, []byte{'\t'}, []byte{' '})
 	}
 	root, err := singleDocument(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s:%w", name, err)
+		return nil, nil, fmt.Errorf("%s:%w", name, err)
 	}
 	file := new(sallyportv1.PolicyFile)
 	found := newFindings(name, root, file.ProtoReflect().Descriptor())
@@ -56,9 +76,9 @@ func parsePolicies(name string, data []byte, checks ...func([]policy.Rule) []pol
 		}
 	}
 	if err := found.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return rules, nil
+	return file, rules, nil
 }
 
 // singleDocument reads the tree of the text. One without a list of policies is refused: a file that was cut short, by a full disk or in

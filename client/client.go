@@ -79,6 +79,12 @@ func (c *Client) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRespons
 	return c.calls.Call(ctx, req)
 }
 
+// Policies gives access to the policies of the broker. Errors are as those of Call.
+func (c *Client) Policies() pb.PolicyServiceClient { return pb.NewPolicyServiceClient(c.conn) }
+
+// Origins gives access to what the broker knows of origins. Errors are as those of Call.
+func (c *Client) Origins() pb.OriginServiceClient { return pb.NewOriginServiceClient(c.conn) }
+
 // Close ends the connection; calls in flight end with an error.
 func (c *Client) Close() error {
 	if err := c.conn.Close(); err != nil {

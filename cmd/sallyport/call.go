@@ -117,15 +117,19 @@ func printIndented(w io.Writer, v any) error {
 	if err != nil {
 		return fmt.Errorf("json: %w", err)
 	}
+	_, err = io.WriteString(w, escaped(string(raw))+"\n")
+	return err //nolint:wrapcheck // a broken pipe needs no more words
+}
+
+// escaped writes what a terminal might obey by its code. It is for texts where such a thing can stand in quotes only.
+func escaped(text string) string {
 	var b strings.Builder
-	for _, r := range string(raw) { // what is escaped here can stand in strings only
+	for _, r := range text {
 		if r != '\n' && r <= 0xffff && (unicode.IsControl(r) || !showable(r)) {
 			fmt.Fprintf(&b, `\u%04x`, r)
 			continue
 		}
 		b.WriteRune(r)
 	}
-	b.WriteByte('\n')
-	_, err = io.WriteString(w, b.String())
-	return err //nolint:wrapcheck // a broken pipe needs no more words
+	return b.String()
 }

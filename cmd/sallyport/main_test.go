@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func TestCommandLine(t *testing.T) {
 			e.Setenv("UP", upstream.url)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "exits": exits, "appears": appears},
 	})
 }
 
@@ -99,6 +100,29 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		case <-tick.C:
 		case <-deadline.C:
 			ts.Fatalf("%s does not answer: %v", args[0], err)
+		}
+	}
+}
+
+// appears waits until a line of a file matches.
+func appears(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: appears FILE PATTERN")
+	}
+	pattern := regexp.MustCompile("(?m)" + args[1])
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	for {
+		content, _ := os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
+		if pattern.Match(content) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			ts.Fatalf("no line of %s matches %s:\n%s", args[0], args[1], content)
 		}
 	}
 }
