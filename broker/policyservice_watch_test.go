@@ -113,4 +113,3 @@ func TestDrainEndsWatches(t *testing.T) {
 	}
 	<-drained
 }
-

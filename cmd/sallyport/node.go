@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -74,7 +72,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	if err != nil {
 		return nil, failure(ls.closing(err))
 	}
-	store, table, err := openStore(ctx, s.Data, in.rules)
+	store, table, err := openStore(ctx, s.Data, in.rules, log)
 	if err != nil {
 		return nil, failure(errors.Join(ls.closing(err), state.close()))
 	}
@@ -125,26 +123,6 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	go n.sweeps.run()
 	go n.lastGood.run()
 	return n, nil
-}
-
-// storeName is the file of the data directory with what operators wrote.
-const storeName = "sallyport.db"
-
-// openStore opens it, and gives the first table of all policies.
-func openStore(ctx context.Context, dir string, rules *ruleset) (*sqlite.Store, *policy.Table, error) {
-	store, err := sqlite.Open(ctx, filepath.Join(dir, storeName))
-	if err == nil {
-		var table *policy.Table
-		if table, err = rules.open(ctx, store); err == nil {
-			return store, table, nil
-		}
-		err = errors.Join(err, store.Close()) //nolint:contextcheck // as above
-	}
-	lastGood := filepath.Join(dir, lastGoodName)
-	if _, statErr := os.Stat(lastGood); statErr != nil {
-		return nil, nil, err
-	}
-	return nil, nil, fmt.Errorf("%w\nthe policies it had are in %s: --data with another directory and --policies with a copy of that file starts a broker with them", err, lastGood)
 }
 
 func (n *node) serve(ls *listeners) {
