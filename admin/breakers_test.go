@@ -104,6 +104,7 @@ func load(t *testing.T, store admin.BreakerStore) (*admin.Breakers, *origins) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	synctest.Wait() // it looks for ends, and rests
 	return b, o
 }
 

@@ -164,6 +164,22 @@ func TestTroubleIsDatedAtItsLatest(t *testing.T) {
 	}
 }
 
+// What an open breaker refuses is no new trouble: else whoever is called most would stand first for as long as it is open.
+func TestRefusalOfAnOpenBreakerIsNoNewTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := seenShop(t, quick(t), senderFunc(func(context.Context, *call.Call, call.Attempt) call.Result { return status(500) }))
+		begin := time.Now()
+		for range 2 {
+			s.call(t.Context(), "one", "sick.example.com", time.Second)
+		}
+		time.Sleep(500 * time.Millisecond)
+		ended(t, s.call(t.Context(), "one", "sick.example.com", time.Second), call.OutcomeBreakerOpen, call.ReasonBreakerOpen, 0)
+		if trouble := state(t, o, sick).Trouble; !trouble.Equal(begin) {
+			t.Errorf("trouble after %s", trouble.Sub(begin))
+		}
+	})
+}
+
 // What an operator says holds under every policy, for breakers that are made later, and until it is said otherwise.
 func TestForceRulesBreakersMadeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -80,6 +80,29 @@ func TestPoliciesThatAgreeInABlockShowOneState(t *testing.T) {
 	}
 }
 
+// A call in between leaves its mark on one piece, and not on another yet.
+func TestScopeIsNamedByTheNewestPolicy(t *testing.T) {
+	o, now, c := NewOrigins(), time.Now(), callOf("api.example.com")
+	for generation := range uint64(3) {
+		p := *sharedPolicy(t)
+		p.Generation, p.Policy = generation, fmt.Sprint("policies/x@", generation)
+		by := p.Shared()
+		if generation != 1 {
+			o.breakers.enter(breakerKey{c.Target.Origin, by.Breaker}, by, now)
+		}
+		if generation != 2 {
+			o.budgets.enter(budgetKey{c.Target.Origin, by.Budget}, by, now)
+		}
+		if generation == 0 {
+			continue
+		}
+		s := read(t, o, now, c.Target.Origin)
+		if want := p.Policy; len(s.Scopes) != 1 || s.Scopes[0].By.Policy != want {
+			t.Errorf("%d scopes, the first of %s, want %s", len(s.Scopes), s.Scopes[0].By.Policy, want)
+		}
+	}
+}
+
 // Of every piece of state there is a scope that shows it, and no scope shows anything else: whatever was called, and forgotten.
 func TestScopesAddUpToTheRegistries(t *testing.T) {
 	table := tableOf(t,
