@@ -85,7 +85,7 @@ func TestEveryFieldOfEveryPolicyMessageIsDescribed(t *testing.T) {
 		case inBlock && block == "match":
 			row = regexp.MustCompile("(?m)^\\| `" + name + "` \\| [^|]{5,} \\|$").FindString(string(text))
 		case !inBlock && !whole(f.kind): // etag, revision and times are the broker's, not a file's
-			if slices.Contains([]string{"etag", "revision", "create_time", "update_time"}, path) {
+			if slices.Contains([]string{"etag", "revision", "create_time", "update_time", "read_only"}, path) {
 				continue
 			}
 			row = regexp.MustCompile("(?m)^\\| `" + path + "` \\| [^|]{5,} \\| [^|]*\\|$").FindString(string(text))
