@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/sallyport/sallyport/admin"
 	"github.com/sallyport/sallyport/policy"
 	stored "github.com/sallyport/sallyport/store/memory"
@@ -20,12 +18,12 @@ import (
 
 // wrote is what the documents of these tests say.
 type wrote struct {
-	Path     string
-	Attempts uint32
+	Path     string `json:"path"`
+	Attempts uint32 `json:"attempts"`
 }
 
 func (s wrote) draft() admin.Draft {
-	document, _ := json.Marshal(s) // cannot fail
+	document := fmt.Appendf(nil, `{"path": %q, "attempts": %d}`, s.Path, s.Attempts)
 	r := policy.Rule{Match: policy.Match{PathPrefix: s.Path}}
 	r.Retry.MaxAttempts = new(s.Attempts)
 	return admin.Draft{Rule: r, Document: document}
@@ -46,12 +44,6 @@ type desk struct {
 
 	mu     sync.Mutex // protects the field below
 	tables []*policy.Table
-}
-
-func (d *desk) latest() *policy.Table {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.tables[len(d.tables)-1]
 }
 
 // opened opens the policies of a store.
@@ -220,8 +212,14 @@ func TestRefusedWritesChangeNothing(t *testing.T) {
 			return err
 		}, unused},
 		{"delete with an old etag", func(ctx context.Context) error { _, err := d.Delete(ctx, stale); return err }, admin.ErrEtag},
-		{"delete what is not there", func(ctx context.Context) error { _, err := d.Delete(ctx, as("DeletePolicy", "policies/none")); return err }, admin.ErrNotFound},
-		{"delete what is built in", func(ctx context.Context) error { _, err := d.Delete(ctx, as("DeletePolicy", policy.DefaultName)); return err }, admin.ErrReadOnly},
+		{"delete what is not there", func(ctx context.Context) error {
+			_, err := d.Delete(ctx, as("DeletePolicy", "policies/none"))
+			return err
+		}, admin.ErrNotFound},
+		{"delete what is built in", func(ctx context.Context) error {
+			_, err := d.Delete(ctx, as("DeletePolicy", policy.DefaultName))
+			return err
+		}, admin.ErrReadOnly},
 		{"roll back to no revision", func(ctx context.Context) error {
 			_, err := d.Rollback(ctx, as("RollbackPolicy", "policies/a"), 9)
 			return err
@@ -426,88 +424,4 @@ func TestConcurrentWritersWithEtags(t *testing.T) {
 			t.Errorf("generation %d after %d", d.tables[i].Generation(), d.tables[i-1].Generation())
 		}
 	}
-}
-
-// Whatever is written in whatever order, what is in force is what a plain list of the writes comes to, now and after opening again.
-func TestPoliciesAgainstAPlainOracle(t *testing.T) {
-	type model struct {
-		history []wrote
-		deleted bool
-	}
-	rapid.Check(t, func(rt *rapid.T) {
-		d := opened(t, stored.New())
-		models := map[string]*model{}
-		names := []string{"policies/a", "policies/b", policy.DefaultName}
-		value := rapid.Custom(func(rt *rapid.T) wrote {
-			return wrote{"", rapid.Uint32Range(1, 3).Draw(rt, "attempts")}
-		})
-		fits := func(err error, want bool) {
-			if (err == nil) != want {
-				rt.Fatalf("%v, want success %t", err, want)
-			}
-		}
-		rt.Repeat(map[string]func(*rapid.T){
-			"create": func(rt *rapid.T) {
-				name, s := rapid.SampledFrom(names).Draw(rt, "name"), value.Draw(rt, "value")
-				m := models[name]
-				_, err := d.Create(t.Context(), as("CreatePolicy", name), s.draft())
-				fits(err, m == nil || m.deleted)
-				if m == nil {
-					m = &model{deleted: true}
-					models[name] = m
-				}
-				if m.deleted {
-					m.history, m.deleted = append(m.history, s), false
-				}
-			},
-			"update": func(rt *rapid.T) {
-				name, s := rapid.SampledFrom(names).Draw(rt, "name"), value.Draw(rt, "value")
-				m := models[name]
-				_, err := d.set(t.Context(), as("UpdatePolicy", name), s)
-				fits(err, m != nil && !m.deleted)
-				if err == nil && m.history[len(m.history)-1] != s {
-					m.history = append(m.history, s)
-				}
-			},
-			"delete": func(rt *rapid.T) {
-				name := rapid.SampledFrom(names).Draw(rt, "name")
-				m := models[name]
-				_, err := d.Delete(t.Context(), as("DeletePolicy", name))
-				fits(err, m != nil && !m.deleted)
-				if err == nil {
-					m.deleted = true
-				}
-			},
-			"rollback": func(rt *rapid.T) {
-				name, to := rapid.SampledFrom(names).Draw(rt, "name"), rapid.IntRange(1, 5).Draw(rt, "revision")
-				m := models[name]
-				_, err := d.Rollback(t.Context(), as("RollbackPolicy", name), uint64(to))
-				fits(err, m != nil && to <= len(m.history))
-				if err == nil && (m.deleted || m.history[len(m.history)-1] != m.history[to-1]) {
-					m.history, m.deleted = append(m.history, m.history[to-1]), false
-				}
-			},
-			"": func(rt *rapid.T) {
-				var want []string
-				for _, name := range names {
-					m := models[name]
-					switch {
-					case m != nil && !m.deleted:
-						want = append(want, fmt.Sprintf("%s@%d", name, len(m.history)))
-						if p, err := d.Get(name); err != nil || *p.Rule.Retry.MaxAttempts != m.history[len(m.history)-1].Attempts {
-							rt.Fatalf("%s: %+v, %v", name, p, err)
-						}
-					case name == policy.DefaultName:
-						want = append(want, name+"@0")
-					}
-				}
-				if got := d.ids(); !slices.Equal(got, want) {
-					rt.Fatalf("in force is %v, want %v", got, want)
-				}
-			},
-		})
-		if got := opened(t, d.store).ids(); !slices.Equal(got, d.ids()) {
-			rt.Fatalf("opened again it has %v, want %v", got, d.ids())
-		}
-	})
 }

@@ -105,4 +105,8 @@ type Record struct {
 }
 
 // Change is one field before and after, as a person reads it; "" for none. It tells no secret.
-type Change struct{ Path, Before, After string }
+type Change struct {
+	Path   string `json:"path"`
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}

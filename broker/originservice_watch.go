@@ -61,7 +61,7 @@ func (s *OriginService) WatchOrigins(req *pb.WatchOriginsRequest, stream grpc.Se
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return status.FromContextError(ctx.Err()).Err() //nolint:wrapcheck // it is the status of the RPC
+			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
 }

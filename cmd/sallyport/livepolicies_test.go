@@ -106,7 +106,7 @@ func TestPoliciesWrittenUnderLoadMixInNoCall(t *testing.T) {
 
 func stopNode(t *testing.T, n *node) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 	defer cancel()
 	if err := n.stop(ctx); err != nil {
 		t.Error(err)

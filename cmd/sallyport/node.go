@@ -81,7 +81,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	origins := engine.NewOrigins()
 	breakers, err := admin.LoadBreakers(ctx, store, origins)
 	if err != nil {
-		return nil, failure(errors.Join(ls.closing(err), store.Close(), state.close()))
+		return nil, failure(errors.Join(ls.closing(err), store.Close(), state.close())) //nolint:contextcheck // what is given back is given back in any case
 	}
 	g := guard.New(guard.Config{Special: s.AllowSpecial, Own: own(ls.all()...), Local: machine, Dev: s.Dev})
 	n := &node{
@@ -114,7 +114,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	})
 	n.health = newHTTP(n.server.Draining, n.observer.Scrape(log), in.certificate.config(), log)
 	told := reloadLog{log, n.observer.Reloaded}
-	sources.rules.reload = func() { in.rules.reload(told) }
+	sources.rules.reload = func() { in.rules.reload(told) } //nolint:contextcheck // a reload outlives the start
 	sources.tokens.reload = func() { reloadTokens(s, n.server, told) }
 	sources.certificate.reload = func() { in.certificate.reload(told) }
 	sources.authorities.reload = func() { reloadAuthorities(in.authorities, told) }
@@ -138,11 +138,11 @@ func openStore(ctx context.Context, dir string, rules *ruleset) (*sqlite.Store, 
 		if table, err = rules.open(ctx, store); err == nil {
 			return store, table, nil
 		}
-		err = errors.Join(err, store.Close())
+		err = errors.Join(err, store.Close()) //nolint:contextcheck // as above
 	}
 	lastGood := filepath.Join(dir, lastGoodName)
 	if _, statErr := os.Stat(lastGood); statErr != nil {
-		return nil, nil, err //nolint:wrapcheck // names the file and the fix
+		return nil, nil, err
 	}
 	return nil, nil, fmt.Errorf("%w\nthe policies it had are in %s: --data with another directory and --policies with a copy of that file starts a broker with them", err, lastGood)
 }
@@ -201,7 +201,7 @@ func (n *node) stop(ctx context.Context) error {
 	if err := n.observer.Close(ctx); err != nil {
 		n.log.Warn("the last spans were not exported", "error", err)
 	}
-	if err = errors.Join(err, n.store.Close(), n.state.close()); err != nil {
+	if err = errors.Join(err, n.store.Close(), n.state.close()); err != nil { //nolint:contextcheck // as above
 		return fmt.Errorf("at the end: %w", err)
 	}
 	return nil
