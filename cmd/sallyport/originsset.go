@@ -90,8 +90,7 @@ func newOriginsAuto() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "auto ORIGIN",
 		Short: "Let the breakers of an origin judge by themselves again",
-		Long: `Let the breakers of an origin judge by themselves again: the way back from origins trip. What they counted stays; origins reset
-forgets it.
+		Long: `Let the breakers of an origin judge by themselves again: the way back from origins trip. They begin closed, and know nothing.
 ` + adminCodes,
 		Example: `  sallyport origins auto https://api.example.com --reason 'they are back'`,
 		Args:    exactly("ORIGIN"),

@@ -26,7 +26,7 @@ did it, why, and what changed field by field. Values that may be secrets are tol
 		Example: `  sallyport policy audit
   sallyport policy audit --target policies/payments
   sallyport policy audit --target https://api.example.com:443 --limit 5
-  sallyport policy audit --principal olivia -o json`,
+  sallyport policy audit --principal ops -o json`,
 		Args: cobra.NoArgs,
 		RunE: action(func(cmd *cobra.Command, _ []string) error {
 			if limit < 0 {

@@ -55,9 +55,14 @@ func allPolicies(ctx context.Context, c *client.Client) ([]*pb.Policy, error) {
 }
 
 func printPolicies(w io.Writer, all []*pb.Policy) {
+	at := clock()
 	rows := make([][]string, len(all))
 	for i, p := range all {
-		rows[i] = []string{revisionText(p), sourceText(p), modeText(p.GetMode()), matchText(p.GetMatch()), instant(p.GetUpdateTime()), p.GetDescription()}
+		changed := none
+		if p.GetUpdateTime() != nil {
+			changed = age(p.GetUpdateTime(), at) + " ago"
+		}
+		rows[i] = []string{revisionText(p), sourceText(p), modeText(p.GetMode()), matchText(p.GetMatch()), changed, p.GetDescription()}
 	}
 	printTable(w, []string{"POLICY", "FROM", "MODE", "MATCHES", "CHANGED", "DESCRIPTION"}, rows)
 }

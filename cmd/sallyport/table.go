@@ -39,7 +39,8 @@ func writeTable(w io.Writer, most int, rows [][]string) {
 	}
 }
 
-// fit takes from the widest column until all fit, or none has anything to give.
+// fit takes from the widest column until all fit, or none has anything to give. The first one holds names, which tell nothing when they
+// are cut: it gives way last.
 func fit(widths []int, most int) {
 	total := 2 * (len(widths) - 1)
 	for _, n := range widths {
@@ -48,7 +49,7 @@ func fit(widths []int, most int) {
 	for most > 0 && total > most {
 		widest := 0
 		for i, n := range widths {
-			if n > widths[widest] {
+			if i > 0 && n > leastColumn && (widest == 0 || n > widths[widest]) {
 				widest = i
 			}
 		}
