@@ -33,6 +33,9 @@ func (p *Plan) detail(f *call.Final) string {
 	case call.ReasonBudgetExhausted:
 		return p.lastFailure() + "; the retry budget that all callers of this origin share is spent"
 	case call.ReasonBreakerOpen:
+		if p.forced {
+			return "an operator holds the breaker of this origin open"
+		}
 		return "the breaker of this origin is open: too many attempts failed, of all callers together"
 	case call.ReasonOriginHeld:
 		return fmt.Sprintf("the origin asked not to be called for another %s", f.RetryAfter.Round(time.Millisecond))

@@ -196,6 +196,9 @@ func TestForceRulesBreakersMadeLater(t *testing.T) {
 			s.policy = p
 			f := s.call(t.Context(), "one", "sick.example.com", time.Second)
 			ended(t, f, call.OutcomeBreakerOpen, call.ReasonBreakerOpen, 0)
+			if f.Detail != "an operator holds the breaker of this origin open" {
+				t.Errorf("the caller is told: %s", f.Detail)
+			}
 			ended(t, s.call(t.Context(), "one", "well.example.com", time.Second), call.OutcomeSuccess, call.ReasonSuccess, 1)
 		}
 		for _, scope := range state(t, o, sick).Scopes {

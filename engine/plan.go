@@ -39,6 +39,7 @@ type Plan struct {
 	pause      time.Duration   // the wait that began last
 	holding    bool            // it is for a hold
 	retryAfter time.Duration   // when a refusal says to come again
+	forced     bool            // the refusal is an operator's
 	told       told            // what the last result means for what is shared
 	effect     call.Effect     // what is known so far
 	response   *call.Response  // the last complete answer, never overwritten by a refusal of ours
@@ -192,7 +193,7 @@ func (p *Plan) refused(now time.Time, ev Event) Step {
 	if p.gone(now, ev) {
 		return p.final(now, call.OutcomeCancelled, call.ReasonCancelled)
 	}
-	p.retryAfter = ev.RetryAfter
+	p.retryAfter, p.forced = ev.RetryAfter, ev.Forced
 	switch ev.Reason {
 	case call.ReasonBudgetExhausted:
 		return p.stop(now, call.OutcomeBudgetExhausted, ev.Reason)

@@ -225,7 +225,7 @@ func (r *run) heldUntil(now time.Time) time.Time {
 func breakerOpen(err error) Event {
 	ev := Event{Kind: EventRefused, Reason: call.ReasonBreakerOpen}
 	if refused, ok := errors.AsType[*breaker.RefusedError](err); ok {
-		ev.RetryAfter = refused.RetryAfter
+		ev.RetryAfter, ev.Forced = refused.RetryAfter, refused.Reason == breaker.RefusedForced
 	}
 	return ev
 }

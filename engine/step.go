@@ -49,9 +49,11 @@ type Event struct {
 	HedgeAt time.Time
 	// Until ends the hold; EventHeld only.
 	Until time.Time
-	// Reason is who refused, RetryAfter the earliest useful moment to come again, 0 when not known; EventRefused only.
+	// Reason is who refused, RetryAfter the earliest useful moment to come again, 0 when not known, Forced that an operator holds the
+	// breaker open; EventRefused only.
 	Reason     call.Reason
 	RetryAfter time.Duration
+	Forced     bool
 }
 
 // StepKind says what to do.
