@@ -19,19 +19,23 @@ const storeName = "sallyport.db"
 // told, at every start.
 func openStore(ctx context.Context, dir string, rules *ruleset, log *slog.Logger) (*sqlite.Store, *policy.Table, error) {
 	store, err := sqlite.Open(ctx, filepath.Join(dir, storeName))
-	if err == nil {
-		var table *policy.Table
-		if table, err = rules.open(ctx, store); err == nil {
-			verifyAudit(ctx, store, log)
-			return store, table, nil
-		}
-		err = errors.Join(err, store.Close()) //nolint:contextcheck // as above
+	if err != nil {
+		return nil, nil, withLastGood(err, filepath.Join(dir, lastGoodName))
 	}
-	lastGood := filepath.Join(dir, lastGoodName)
+	table, err := rules.open(ctx, store)
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close()) //nolint:contextcheck // what is given back is given back in any case
+	}
+	verifyAudit(ctx, store, log)
+	return store, table, nil
+}
+
+// withLastGood adds to an error of the store what a broker can be started with instead.
+func withLastGood(err error, lastGood string) error {
 	if _, statErr := os.Stat(lastGood); statErr != nil {
-		return nil, nil, err
+		return err
 	}
-	return nil, nil, fmt.Errorf("%w\nthe policies it had are in %s: --data with another directory and --policies with a copy of that file starts a broker with them", err, lastGood)
+	return fmt.Errorf("%w\nthe policies it had are in %s: --data with another directory and --policies with a copy of that file starts a broker with them", err, lastGood)
 }
 
 // verifyAudit tells of a chain of records that does not hold.
