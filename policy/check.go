@@ -85,6 +85,9 @@ func (c *checker) match(r *Rule) {
 			c.add(fmt.Sprintf("match.hosts[%d]", i), text)
 		}
 	}
+	if len(m.Hosts)*max(1, len(m.Callers)) > maxMatchPairs {
+		c.add("match", fmt.Sprintf("%d hosts for %d callers are more than %d pairs: use wildcards such as *.example.com, or several policies", len(m.Hosts), len(m.Callers), maxMatchPairs))
+	}
 	c.ports("match.ports", m.Ports)
 	if p := m.PathPrefix; p != "" && (p[0] != '/' || strings.ContainsAny(p, "?#")) {
 		c.add("match.path_prefix", `a path starts with "/" and has no query or fragment`)
@@ -97,6 +100,9 @@ func (c *checker) match(r *Rule) {
 		}
 	}
 }
+
+// maxMatchPairs bounds hosts × callers of one policy: the table has an entry for each pair, and is made anew at every write.
+const maxMatchPairs = 100_000
 
 // maxIdentity bounds the name of a caller.
 const maxIdentity = 255
