@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func (e *InvalidError) Error() string {
 // on. The range of a single number is checked where the rule is read (contract §5).
 func Check(rules []Rule) []Problem {
 	var all []Problem
-	leaves := settingsLeaves()
+	leaves := withFloats(settingsLeaves())
 	named := map[string]int{}
 	for i := range rules {
 		r := &rules[i]
@@ -172,6 +173,27 @@ func floats(all []float64, v reflect.Value) []float64 {
 		return append(all, v.Float())
 	}
 	return all
+}
+
+// withFloats picks the leaves in which [floats] may find any.
+func withFloats(leaves []leaf) []leaf {
+	var may func(t reflect.Type) bool
+	may = func(t reflect.Type) bool {
+		switch t.Kind() {
+		case reflect.Pointer:
+			return may(t.Elem())
+		case reflect.Struct:
+			for i := range t.NumField() {
+				if may(t.Field(i).Type) {
+					return true
+				}
+			}
+		case reflect.Float64:
+			return true
+		}
+		return false
+	}
+	return slices.DeleteFunc(leaves, func(l leaf) bool { return !may(reflect.TypeFor[Settings]().FieldByIndex(l.index).Type) })
 }
 
 func (c *checker) egress(e *EgressRule) {

@@ -162,3 +162,16 @@ func TestManyHostsCostWhatTheyAreMany(t *testing.T) {
 		t.Errorf("8000 hosts take %s, 80 000 take %s", few, many)
 	}
 }
+
+// A table is made at every write.
+func BenchmarkCompileThousand(b *testing.B) {
+	rules := make([]policy.Rule, 1000)
+	for i := range rules {
+		rules[i] = policy.Rule{Name: fmt.Sprintf("policies/p%d", i), Match: policy.Match{Hosts: []string{fmt.Sprintf("h%d.example.com", i)}}}
+	}
+	for b.Loop() {
+		if _, err := policy.Compile(rules, policy.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
