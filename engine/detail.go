@@ -33,7 +33,7 @@ func (p *Plan) detail(f *call.Final) string {
 	case call.ReasonBudgetExhausted:
 		return p.lastFailure() + "; the retry budget that all callers of this origin share is spent"
 	case call.ReasonBreakerOpen:
-		return "the breaker of this origin is open: too many attempts failed, of all callers together"
+		return "the breaker of this origin is open: too many attempts failed, of all callers together, or an operator forced it"
 	case call.ReasonOriginHeld:
 		return fmt.Sprintf("the origin asked not to be called for another %s", f.RetryAfter.Round(time.Millisecond))
 	case call.ReasonConcurrencyLimit:

@@ -183,8 +183,8 @@ func withFloats(leaves []leaf) []leaf {
 		case reflect.Pointer:
 			return may(t.Elem())
 		case reflect.Struct:
-			for i := range t.NumField() {
-				if may(t.Field(i).Type) {
+			for f := range t.Fields() {
+				if may(f.Type) {
 					return true
 				}
 			}

@@ -47,14 +47,14 @@ func TestLastGoodPoliciesAreWrittenOnceTheyCanBe(t *testing.T) {
 		l := newLastGood(dir, policies, slog.New(slog.NewTextHandler(&log, nil)))
 		go l.run()
 		defer l.close()
-		time.Sleep(30*time.Second - 1)
+		time.Sleep(3*lastGoodRetry - time.Nanosecond)
 		if strings.Count(log.String(), "was not written") != 1 {
 			t.Errorf("after three attempts the log is %s", log.String())
 		}
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if text := readFile(t, l.path); !strings.Contains(text, "policies/a") {
 			t.Errorf("written is %s", text)

@@ -100,7 +100,7 @@ func writeWhole(path string, content []byte) error {
 	if err == nil {
 		err = f.Sync() // else a file that bears the name may be empty after a power failure
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(next, path) //nolint:wrapcheck // as above
