@@ -196,7 +196,7 @@ func (b *Breakers) write(ctx context.Context, origin string, f *Forced, record *
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
 	err := b.store.WriteForced(ctx, origin, f, record)
-	if err == nil || f != nil && f.CreateTime.Equal(record.Time) && b.stored(ctx, f) {
+	if err == nil || f != nil && f.CreateTime.Equal(record.Time) && b.stored(ctx, f) || f == nil && b.of(origin, record.Time) != nil && b.gone(ctx, origin) {
 		return nil
 	}
 	return fmt.Errorf("forced breakers: %w", err)
@@ -209,6 +209,12 @@ func (b *Breakers) stored(ctx context.Context, f *Forced) bool {
 		return other.Origin == f.Origin && other.Open == f.Open && other.Principal == f.Principal && other.Reason == f.Reason &&
 			other.CreateTime.Equal(f.CreateTime) && other.ExpireTime.Equal(f.ExpireTime)
 	})
+}
+
+// gone tells whether the store has nothing of an origin, any more.
+func (b *Breakers) gone(ctx context.Context, origin string) bool {
+	all, err := b.store.Forced(ctx)
+	return err == nil && !slices.ContainsFunc(all, func(f Forced) bool { return f.Origin == origin })
 }
 
 func recordOf(action, origin, principal, reason string, now time.Time) *Record {

@@ -277,6 +277,13 @@ func TestWriteThatWasDoneAfterAll(t *testing.T) {
 		if b.Forced(api) == nil || len(o.heard()) != 1 {
 			t.Error("stored, and not in force")
 		}
+		set(t, b, admin.Order{Origin: api, Mode: breaker.Auto})
+		if b.Forced(api) != nil || len(o.heard()) != 2 {
+			t.Error("let go in the store, and still in force")
+		}
+		if known, err := b.Reset(t.Context(), api, "bob", ""); known || !errors.Is(err, errDisk) {
+			t.Errorf("a reset that nobody can be sure of: %t, %v", known, err)
+		}
 	})
 }
 

@@ -210,9 +210,9 @@ func (p *Policies) read(ctx context.Context) error {
 
 // compile makes a table of all rules together: those of files first, then those of the store by name.
 func (p *Policies) compile(file []policy.Rule, secrets policy.Secrets, stored map[string]Stored, parsed map[string]policy.Rule) (*policy.Table, []policy.Rule, error) {
-	rules := slices.Clone(file)
+	rules, hidden := slices.Clone(file), names(file)
 	for _, name := range slices.Sorted(maps.Keys(parsed)) {
-		if !stored[name].Deleted && !has(file, name) {
+		if !stored[name].Deleted && !hidden[name] {
 			rules = append(rules, parsed[name])
 		}
 	}
@@ -237,11 +237,12 @@ func (p *Policies) install(file []policy.Rule, secrets policy.Secrets, table *po
 // listed gives all policies by name.
 func (p *Policies) listed(file []policy.Rule, stored map[string]Stored, parsed map[string]policy.Rule) []Policy {
 	var all []Policy
+	hidden := names(file)
 	for i := range file {
 		all = append(all, Policy{Rule: file[i], Etag: etag("file", file[i].Name, file[i].Revision)})
 	}
 	for name, rule := range parsed {
-		if s := stored[name]; !s.Deleted && !has(file, name) {
+		if s := stored[name]; !s.Deleted && !hidden[name] {
 			all = append(all, policyOf(&s, rule))
 		}
 	}
@@ -265,8 +266,12 @@ func etag(source, name string, revision uint64) string {
 
 func byName(p Policy, name string) int { return strings.Compare(p.Rule.Name, name) }
 
-func has(rules []policy.Rule, name string) bool {
-	return slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Name == name })
+func names(rules []policy.Rule) map[string]bool {
+	all := make(map[string]bool, len(rules))
+	for i := range rules {
+		all[rules[i].Name] = true
+	}
+	return all
 }
 
 // named writes an error about rules with their names, which say more than their places in a list that nobody wrote.

@@ -302,7 +302,14 @@ func TestFilesHideWhatIsStored(t *testing.T) {
 // failing is a store of which writes fail, before or after they are done: faults that a real one cannot be told to have.
 type failing struct {
 	admin.Store
-	before, after error
+	before, after, read error
+}
+
+func (f *failing) Policies(ctx context.Context) ([]admin.Stored, error) {
+	if f.read != nil {
+		return nil, f.read
+	}
+	return f.Store.Policies(ctx)
 }
 
 func (f *failing) WritePolicy(ctx context.Context, before admin.Version, next *admin.Stored, r *admin.Record) error {
@@ -329,14 +336,14 @@ func TestStoreThatFails(t *testing.T) {
 	if _, err := d.set(t.Context(), as("UpdatePolicy", "policies/a"), wrote{"/a", 2}); !lost(err) {
 		t.Errorf("%v", err)
 	}
-	store.before, store.after = nil, broken
+	store.before, store.after, store.read = nil, broken, broken
 	if _, err := d.set(t.Context(), as("UpdatePolicy", "policies/a"), wrote{"/a", 3}); !lost(err) {
 		t.Errorf("%v", err)
 	}
 	if p, _ := d.Get("policies/a"); *p.Rule.Retry.MaxAttempts != 1 || len(d.tables) != 2 {
 		t.Errorf("in force is %+v, %d tables", p, len(d.tables))
 	}
-	store.after = nil
+	store.after, store.read = nil, nil
 	// The store has taken what nobody was told of: it holds before the next write does.
 	d.create(t, "policies/b", wrote{"/b", 1})
 	if got := d.ids(); !slices.Equal(got, []string{"policies/a@2", "policies/b@1", "policies/default@0"}) {
@@ -344,6 +351,24 @@ func TestStoreThatFails(t *testing.T) {
 	}
 	if p, _ := d.Get("policies/a"); *p.Rule.Retry.MaxAttempts != 3 {
 		t.Errorf("policies/a is %+v", p)
+	}
+}
+
+// A write that the store has done and says it has not is found there, put in force at once, and answered.
+func TestPolicyThatWasWrittenAfterAll(t *testing.T) {
+	store := &failing{Store: stored.New()}
+	d := opened(t, store)
+	store.after = errors.New("no answer in time")
+	d.create(t, "policies/a", wrote{"/a", 1})
+	p, err := d.set(t.Context(), as("UpdatePolicy", "policies/a"), wrote{"/a", 2})
+	if err != nil || p.Rule.Revision != 2 || !slices.Equal(d.ids(), []string{"policies/a@2", "policies/default@0"}) {
+		t.Errorf("updated to %+v, %v; in force is %v", p, err, d.ids())
+	}
+	if _, err := d.Delete(t.Context(), as("DeletePolicy", "policies/a")); err != nil || !slices.Equal(d.ids(), []string{"policies/default@0"}) {
+		t.Errorf("deleted: %v; in force is %v", err, d.ids())
+	}
+	if got := len(d.records(t)); got != 3 || len(d.tables) != 4 {
+		t.Errorf("%d records, %d tables", got, len(d.tables))
 	}
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -133,6 +134,10 @@ func (p *Policies) carryOut(ctx context.Context, w *Write, current *Policy, d *D
 		return *result, nil
 	}
 	if err := p.store(ctx, before.Version, &next, record(w, current, result, d)); err != nil {
+		// Nobody knows whether it was done, so that the store is asked: what a restart would find is to be in force, and to be answered.
+		if p.refresh(context.WithoutCancel(ctx)) == nil && p.has(&next) {
+			return *result, nil
+		}
 		return Policy{}, err
 	}
 	p.stored, p.rules = stored, rules
@@ -156,7 +161,13 @@ func (p *Policies) next(name string, d *Draft) Stored {
 	}
 }
 
-// store writes. An error leaves open what the store has; the next write reads it first.
+// has tells whether the store had that very write when it was read last.
+func (p *Policies) has(next *Stored) bool {
+	s := p.stored[next.Name]
+	return s.Version == next.Version && (next.Deleted || s.UpdateTime.Equal(next.UpdateTime) && bytes.Equal(s.Document, next.Document))
+}
+
+// store writes. An error leaves open what the store has.
 func (p *Policies) store(ctx context.Context, before Version, next *Stored, r *Record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 	defer cancel()
@@ -171,7 +182,7 @@ func (p *Policies) store(ctx context.Context, before Version, next *Stored, r *R
 	return &StoreError{err}
 }
 
-// refresh reads the store again after a write that failed, and puts in force what it finds.
+// refresh reads the store again after a write that failed, and puts in force what it finds. Where it cannot be read, the next write tries.
 func (p *Policies) refresh(ctx context.Context) error {
 	if !p.stale {
 		return nil

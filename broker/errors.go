@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -38,8 +39,25 @@ func reasons() []string {
 	}
 }
 
+// The bounds of an error. It travels in the trailer of an RPC, with its details in base64 and its message once more: many clients take 8 KiB
+// of that, and one that is offered much more gives up the whole connection.
+const (
+	maxErrorMessage = 512  // bytes
+	maxViolations   = 3072 // bytes of all fields and descriptions
+)
+
+// cut keeps the beginning of a text that somebody else wrote.
+func cut(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	const rest = "…"
+	return strings.ToValidUTF8(text[:size-len(rest)], "") + rest
+}
+
 // refusal is an error raised before any byte could have left.
 func refusal(code codes.Code, reason, message string, details ...protoadapt.MessageV1) error {
+	message = cut(message, maxErrorMessage)
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: map[string]string{"sent": "false"}}
 	st, err := status.New(code, message).WithDetails(append([]protoadapt.MessageV1{info}, details...)...)
 	if err != nil {
@@ -48,16 +66,24 @@ func refusal(code codes.Code, reason, message string, details ...protoadapt.Mess
 	return st.Err()
 }
 
-// invalid turns the fields that cannot be taken into INVALID_ARGUMENT with a BadRequest; nil when there are none.
+// invalid turns the fields that cannot be taken into INVALID_ARGUMENT with a BadRequest; nil when there are none. The first ones are
+// named, as many as an error holds; the message tells how many there are in all.
 func invalid(violations []*call.InvalidError) error {
 	if len(violations) == 0 {
 		return nil
 	}
-	bad := &errdetails.BadRequest{}
-	for _, v := range violations {
-		bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Problem})
+	bad, left := &errdetails.BadRequest{}, maxViolations
+	for i, v := range violations {
+		field, problem := cut(v.Field, maxErrorMessage), cut(v.Problem, maxErrorMessage)
+		if left -= len(field) + len(problem); left < 0 {
+			problem = fmt.Sprintf("this and more, %d in all, cannot be taken either; mend those named first", len(violations)-i)
+		}
+		bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: field, Description: problem})
+		if left < 0 {
+			break
+		}
 	}
-	message := violations[0].Error()
+	message := cut(violations[0].Error(), maxErrorMessage-len(" (and 4294967295 more)"))
 	if more := len(violations) - 1; more > 0 {
 		message = fmt.Sprintf("%s (and %d more)", message, more)
 	}

@@ -86,7 +86,14 @@ func applyPath(dst, src protoreflect.Message, path string) {
 		dst.Set(fd, src.Get(fd))
 	case !deeper:
 		dst.Clear(fd)
-	case src.Has(fd) || dst.Has(fd):
+	case dst.Has(fd) || sets(src, path):
 		applyPath(dst.Mutable(fd).Message(), src.Get(fd).Message(), rest)
 	}
+}
+
+// sets tells whether a message has what a path leads to.
+func sets(m protoreflect.Message, path string) bool {
+	name, rest, deeper := strings.Cut(path, ".")
+	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
+	return m.Has(fd) && (!deeper || sets(m.Get(fd).Message(), rest))
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"strconv"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // The sizes of a page.
@@ -20,8 +22,20 @@ type paged interface {
 
 // page is what a request asks for: size things after the one that was last on the page before, "" for the first page.
 type page struct {
-	size  int
-	after string
+	size         int
+	after        string
+	taken, bytes int // what is on it
+}
+
+// takes reports whether one more thing fits, and counts it. The first one always does. A page ends early where it would be larger than
+// a stock client takes.
+func (p *page) takes(thing proto.Message) bool {
+	p.bytes += proto.Size(thing)
+	if p.taken > 0 && (p.taken == p.size || p.bytes > maxPageBytes) {
+		return false
+	}
+	p.taken++
+	return true
 }
 
 // pageOf reads it. A token says after which thing a page begins, and not at which number, so that it survives what is inserted.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"buf.build/go/protovalidate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/sallyport/sallyport/admin"
@@ -37,8 +37,13 @@ func NewPolicyService(policies *admin.Policies, audit Audit, table func() *polic
 	return &PolicyService{policies: policies, audit: audit, table: table}
 }
 
-// maxReason bounds what somebody says of a write.
-const maxReason = 1024
+const (
+	// maxReason bounds what somebody says of a write, in bytes.
+	maxReason = 1024
+	// maxPolicyBytes bounds what is kept for ever with each revision, and twice in an audit record, which must fit into the 4 MiB of a stock
+	// client.
+	maxPolicyBytes = 1 << 20
+)
 
 // CreatePolicy creates a policy.
 func (s *PolicyService) CreatePolicy(ctx context.Context, req *pb.CreatePolicyRequest) (*pb.CreatePolicyResponse, error) {
@@ -91,11 +96,12 @@ func (s *PolicyService) ListPolicies(_ context.Context, req *pb.ListPoliciesRequ
 		if all[i].Rule.Name <= page.after && page.after != "" {
 			continue
 		}
-		if len(resp.GetPolicies()) == page.size {
+		p := policyMessage(&all[i])
+		if !page.takes(p) {
 			resp.NextPageToken = pageToken(all[i-1].Rule.Name)
 			break
 		}
-		resp.Policies = append(resp.Policies, policyMessage(&all[i]))
+		resp.Policies = append(resp.Policies, p)
 	}
 	return resp, nil
 }
@@ -190,11 +196,12 @@ func (s *PolicyService) ListPolicyRevisions(ctx context.Context, req *pb.ListPol
 		resp.Policies = append(resp.Policies, policyMessage(&p))
 	}
 	for i := range all {
-		if i == page.size {
+		p := policyMessage(&all[i])
+		if !page.takes(p) {
 			resp.NextPageToken = pageToken(strconv.FormatUint(all[i-1].Rule.Revision, 10))
 			break
 		}
-		resp.Policies = append(resp.Policies, policyMessage(&all[i]))
+		resp.Policies = append(resp.Policies, p)
 	}
 	return resp, nil
 }
@@ -220,31 +227,16 @@ func (s *PolicyService) RollbackPolicy(ctx context.Context, req *pb.RollbackPoli
 // WatchPolicies gives all policies, then what changes. What a slow reader has not taken yet is not kept for it: it gets the policies as
 // they stand when it is ready.
 func (s *PolicyService) WatchPolicies(_ *pb.WatchPoliciesRequest, stream grpc.ServerStreamingServer[pb.WatchPoliciesResponse]) error {
-	told := map[string]admin.Policy{}
+	var told []admin.Policy // shared with all other readers: thousands of them cost no copy of the policies each
 	for first := true; ; first = false {
 		all, changed := s.policies.All()
-		for i := range all {
-			p := &all[i]
-			if told[p.Rule.Name].Etag == p.Etag {
-				continue
-			}
-			told[p.Rule.Name] = *p
-			if err := stream.Send(&pb.WatchPoliciesResponse{Policy: policyMessage(p)}); err != nil {
-				return err //nolint:wrapcheck // it is the status of the RPC
-			}
+		if err := tell(told, all, stream.Send); err != nil {
+			return err
 		}
-		for name, p := range told {
-			if slices.ContainsFunc(all, func(q admin.Policy) bool { return q.Rule.Name == name }) {
-				continue
-			}
-			delete(told, name)
-			if err := stream.Send(&pb.WatchPoliciesResponse{Policy: policyMessage(&p), Deleted: true}); err != nil {
-				return err //nolint:wrapcheck // as above
-			}
-		}
+		told = all
 		if first {
 			if err := stream.Send(&pb.WatchPoliciesResponse{Synced: true}); err != nil {
-				return err //nolint:wrapcheck // as above
+				return err //nolint:wrapcheck // it is the status of the RPC
 			}
 		}
 		select {
@@ -253,6 +245,35 @@ func (s *PolicyService) WatchPolicies(_ *pb.WatchPoliciesRequest, stream grpc.Se
 			return stream.Context().Err() //nolint:wrapcheck // as above
 		}
 	}
+}
+
+// tell says what is new or another one in after, then what is gone from before. Both are sorted by name.
+func tell(before, after []admin.Policy, send func(*pb.WatchPoliciesResponse) error) error {
+	var gone []*admin.Policy
+	for i := range after {
+		p := &after[i]
+		for len(before) > 0 && before[0].Rule.Name < p.Rule.Name {
+			gone, before = append(gone, &before[0]), before[1:]
+		}
+		if len(before) > 0 && before[0].Rule.Name == p.Rule.Name {
+			same := before[0].Etag == p.Etag
+			if before = before[1:]; same {
+				continue
+			}
+		}
+		if err := send(&pb.WatchPoliciesResponse{Policy: policyMessage(p)}); err != nil {
+			return err
+		}
+	}
+	for i := range before {
+		gone = append(gone, &before[i])
+	}
+	for _, p := range gone {
+		if err := send(&pb.WatchPoliciesResponse{Policy: policyMessage(p), Deleted: true}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ListAuditRecords lists who changed what.
@@ -272,16 +293,16 @@ func (s *PolicyService) ListAuditRecords(ctx context.Context, req *pb.ListAuditR
 	resp := &pb.ListAuditRecordsResponse{}
 	for i := range all {
 		r := &all[i]
-		if i == page.size {
-			resp.NextPageToken = pageToken(strconv.FormatInt(all[i-1].ID, 10))
-			break
-		}
 		m := &pb.AuditRecord{
 			CreateTime: timestamppb.New(r.Time), Principal: r.Principal, Action: r.Action, Target: r.Target, Reason: r.Reason,
 			EtagBefore: r.EtagBefore, EtagAfter: r.EtagAfter,
 		}
 		for _, c := range r.Changes {
 			m.Changes = append(m.Changes, &pb.Change{Path: c.Path, Before: c.Before, After: c.After})
+		}
+		if !page.takes(m) {
+			resp.NextPageToken = pageToken(strconv.FormatInt(all[i-1].ID, 10))
+			break
 		}
 		resp.Records = append(resp.Records, m)
 	}
@@ -291,6 +312,10 @@ func (s *PolicyService) ListAuditRecords(ctx context.Context, req *pb.ListAuditR
 // draft checks a policy by itself and gives it the form in which it is written.
 func (s *PolicyService) draft(p *pb.Policy) (admin.Draft, error) {
 	found := decoder{}
+	if size := proto.Size(p); size > maxPolicyBytes {
+		found.add("policy", fmt.Sprintf("%d bytes, more than the %d that one policy may have; make several of it", size, maxPolicyBytes))
+		return admin.Draft{}, invalid(found.violations)
+	}
 	var broken *protovalidate.ValidationError
 	if err := protovalidate.Validate(p); errors.As(err, &broken) {
 		for _, v := range broken.Violations {

@@ -233,6 +233,12 @@ func TestUpdateMasks(t *testing.T) {
 		"a block is cleared":        {[]string{"hedge"}, nil, func(p *pb.Policy) { p.Hedge = nil }},
 		"a list is one value":       {[]string{"match.ports"}, &pb.Policy{Match: &pb.Match{Ports: []uint32{443, 8443}}}, func(p *pb.Policy) { p.Match.Ports = []uint32{443, 8443} }},
 		"what is absent on both sides stays away, with its block": {[]string{"idempotency.key_ttl"}, nil, func(*pb.Policy) {}},
+		"what is cleared makes no block, whatever else the change has": {
+			[]string{"idempotency.key_ttl", "retry.verdict_header.stop_values", "budget.token_bucket.rule"}, &pb.Policy{
+				Idempotency: &pb.IdempotencyPolicy{Header: new("X-Key")}, Retry: &pb.RetryPolicy{VerdictHeader: &pb.VerdictHeader{Name: new("X-Verdict")}},
+				Budget: &pb.BudgetPolicy{Kind: &pb.BudgetPolicy_TokenBucket{TokenBucket: &pb.TokenBucketBudget{MaxTokens: new(3.0)}}},
+			}, func(*pb.Policy) {},
+		},
 		"several": {[]string{"description", "hedge.max_hedges"}, &pb.Policy{Description: "new"}, func(p *pb.Policy) { p.Description, p.Hedge.MaxHedges = "new", nil }},
 		"all":     {[]string{"*"}, attempts(1), func(p *pb.Policy) { proto.Reset(p); proto.Merge(p, attempts(1)) }},
 		"no mask": {nil, &pb.Policy{Match: &pb.Match{PathPrefix: new("/b")}}, func(p *pb.Policy) { p.Match.PathPrefix = new("/b") }},

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func (e *InvalidError) Error() string {
 // on. The range of a single number is checked where the rule is read (contract §5).
 func Check(rules []Rule) []Problem {
 	var all []Problem
-	leaves := settingsLeaves()
+	leaves := withFloats(settingsLeaves())
 	named := map[string]int{}
 	for i := range rules {
 		r := &rules[i]
@@ -85,6 +86,9 @@ func (c *checker) match(r *Rule) {
 			c.add(fmt.Sprintf("match.hosts[%d]", i), text)
 		}
 	}
+	if len(m.Hosts)*max(1, len(m.Callers)) > maxMatchPairs {
+		c.add("match", fmt.Sprintf("%d hosts for %d callers are more than %d pairs: use wildcards such as *.example.com, or several policies", len(m.Hosts), len(m.Callers), maxMatchPairs))
+	}
 	c.ports("match.ports", m.Ports)
 	if p := m.PathPrefix; p != "" && (p[0] != '/' || strings.ContainsAny(p, "?#")) {
 		c.add("match.path_prefix", `a path starts with "/" and has no query or fragment`)
@@ -97,6 +101,9 @@ func (c *checker) match(r *Rule) {
 		}
 	}
 }
+
+// maxMatchPairs bounds hosts × callers of one policy: the table has an entry for each pair, and is made anew at every write.
+const maxMatchPairs = 100_000
 
 // maxIdentity bounds the name of a caller.
 const maxIdentity = 255
@@ -166,6 +173,27 @@ func floats(all []float64, v reflect.Value) []float64 {
 		return append(all, v.Float())
 	}
 	return all
+}
+
+// withFloats picks the leaves in which [floats] may find any.
+func withFloats(leaves []leaf) []leaf {
+	var may func(t reflect.Type) bool
+	may = func(t reflect.Type) bool {
+		switch t.Kind() {
+		case reflect.Pointer:
+			return may(t.Elem())
+		case reflect.Struct:
+			for f := range t.Fields() {
+				if may(f.Type) {
+					return true
+				}
+			}
+		case reflect.Float64:
+			return true
+		}
+		return false
+	}
+	return slices.DeleteFunc(leaves, func(l leaf) bool { return !may(reflect.TypeFor[Settings]().FieldByIndex(l.index).Type) })
 }
 
 func (c *checker) egress(e *EgressRule) {

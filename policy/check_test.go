@@ -44,6 +44,10 @@ func TestCheckNamesTheField(t *testing.T) {
 		{"match.callers[0]", func(r *policy.Rule) { r.Match.Callers = []string{"a b"} }},
 		{"match.callers[0]", func(r *policy.Rule) { r.Match.Callers = []string{strings.Repeat("a", 256)} }},
 		{"match.callers[0]", func(r *policy.Rule) { r.Match.Callers = []string{""} }},
+		{"match", func(r *policy.Rule) { r.Match.Hosts = slices.Repeat([]string{"a"}, 100_001) }},
+		{"match", func(r *policy.Rule) {
+			r.Match.Hosts, r.Match.Callers = slices.Repeat([]string{"a"}, 1001), slices.Repeat([]string{"b"}, 100)
+		}},
 		{"retry.backoff.cap", func(r *policy.Rule) {
 			r.Retry.Backoff.Base, r.Retry.Backoff.Cap = new(time.Second), new(time.Millisecond)
 		}},

@@ -59,7 +59,8 @@ func (x *index) nodesOf(hosts []string) []*hostNode {
 	if len(hosts) == 0 {
 		return []*hostNode{&x.anyHost}
 	}
-	var nodes []*hostNode
+	nodes := make([]*hostNode, 0, len(hosts))
+	taken := make(map[*hostNode]bool, len(hosts))
 	for _, pattern := range hosts {
 		var n *hostNode
 		if a, ok := literal(pattern); ok {
@@ -69,7 +70,8 @@ func (x *index) nodesOf(hosts []string) []*hostNode {
 		} else {
 			n = nodeAt(x.names, suffix)
 		}
-		if !slices.Contains(nodes, n) {
+		if !taken[n] {
+			taken[n] = true
 			nodes = append(nodes, n)
 		}
 	}

@@ -98,6 +98,8 @@ func merge(rules []*Rule, leaves []leaf) (*Settings, map[string]Source, map[stri
 
 // withEnabled gives a rule that mentions a block with an "enabled" leaf that leaf, true unless the rule says otherwise: to
 // write the block is to switch it on.
+//
+// The leaves are those of [switchable] blocks: a table of thousands of rules is made at every write.
 func withEnabled(r Rule, leaves []leaf) *Rule {
 	present := map[string]bool{}
 	for i := range leaves {
@@ -113,6 +115,20 @@ func withEnabled(r Rule, leaves []leaf) *Rule {
 		}
 	}
 	return &r
+}
+
+// switchable picks the leaves of blocks that have one named "enabled".
+func switchable(leaves []leaf) []leaf {
+	blocks := map[string]bool{}
+	for i := range leaves {
+		if block, name := splitLast(leaves[i].path); name == "enabled" {
+			blocks[block] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(leaves), func(l leaf) bool {
+		block, _ := splitLast(l.path)
+		return !blocks[block]
+	})
 }
 
 func splitLast(path string) (block, name string) {

@@ -50,11 +50,12 @@ func Compile(rules []Rule, opt Options) (*Table, error) {
 		t.generation = opt.Generations.Add(1)
 	}
 	var scoped []*Rule
+	switched := switchable(t.leaves)
 	for i := range rules {
 		if rules[i].Off {
 			continue
 		}
-		r := withEnabled(rules[i], t.leaves)
+		r := withEnabled(rules[i], switched)
 		if r.Name == DefaultName {
 			t.fallback = append(t.fallback, r)
 			continue

@@ -185,3 +185,38 @@ func TestDamagedStoreNamesTheLastGoodPolicies(t *testing.T) {
 		t.Errorf("%v, %v", resp, err)
 	}
 }
+
+// A secret that only a written policy needs keeps nothing else from being reloaded, and is told as what it is.
+func TestSecretOfAWrittenPolicyThatIsLostHoldsUpNoFile(t *testing.T) {
+	dir := t.TempDir()
+	s := testSettings(t)
+	s.Policies, s.Secrets = filepath.Join(dir, "policies.yaml"), filepath.Join(dir, "secrets")
+	key := filepath.Join(s.Secrets, "key")
+	if err := os.Mkdir(s.Secrets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	replaceFile(t, key, "k1\n")
+	replaceFile(t, s.Policies, "policies: [{ name: policies/file }]\n")
+	n, log := logOf(t, s)
+	policies := policiesOf(t, address(n.grpc))
+	if _, err := policies.CreatePolicy(t.Context(), &pb.CreatePolicyRequest{PolicyId: "needs", Policy: &pb.Policy{
+		Credentials: []*pb.Credential{{Header: new("X-Mark"), Secret: new("key"), Hosts: []string{"127.0.0.1"}}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	replaceFile(t, s.Policies, "policies: [{ name: policies/file, description: another }]\n")
+	reread(t, n)
+	if resp, err := policies.GetPolicy(t.Context(), &pb.GetPolicyRequest{Name: "policies/file"}); err != nil || resp.GetPolicy().GetDescription() != "another" {
+		t.Errorf("the file's policy is %v, %v", resp, err)
+	}
+	if resp, err := callFor(t, dialNode(t, n), echo(t)+"/x"); err != nil || string(resp.GetResponse().GetBody()) != "k1,k1" {
+		t.Errorf("a call with the secret: %v, %v", resp, err)
+	}
+	stopNode(t, n)
+	if want := `what=secrets error="policies/needs@1: credentials[0].secret: secret \"key\" is no file`; strings.Count(log(), "reload refused") != 1 || !strings.Contains(log(), want) {
+		t.Errorf("the log has no %s:\n%s", want, log())
+	}
+}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -57,6 +59,10 @@ func (r *ruleset) reload(log reloadLog) {
 		log.refused("secrets", err)
 		secrets = r.secrets
 	}
+	if err := r.lost(secrets); err != nil {
+		log.refused("secrets", err)
+		secrets = r.secrets
+	}
 	rules, err := loadRules(r.policies, secrets)
 	if err == nil {
 		r.replace(log, rules, secrets)
@@ -76,6 +82,22 @@ func (r *ruleset) reload(log reloadLog) {
 		return
 	}
 	r.replace(log, rules, r.secrets)
+}
+
+// lost tells which of the policies that operators wrote need a secret that is gone. No change of the policy file mends that.
+func (r *ruleset) lost(secrets *egress.Secrets) error {
+	all, _ := r.all.All()
+	var rules []policy.Rule
+	for i := range all {
+		if !all[i].ReadOnly() {
+			rules = append(rules, all[i].Rule)
+		}
+	}
+	var errs []error
+	for _, p := range policy.CheckSecrets(rules, secrets) {
+		errs = append(errs, fmt.Errorf("%s: %s: %s", rules[p.Rule].ID(), p.Path, p.Text))
+	}
+	return errors.Join(errs...)
 }
 
 // replace makes the new table, unless nothing has changed: another one would cost every idle connection.

@@ -92,8 +92,16 @@ func writeState(path string, s *brokerState) error {
 // writeWhole replaces a file whole.
 func writeWhole(path string, content []byte) error {
 	next := path + ".next"
-	if err := os.WriteFile(next, content, 0o600); err != nil {
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
 		return err //nolint:wrapcheck // the caller says what was attempted
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync() // else a file that bears the name may be empty after a power failure
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
 	}
 	return os.Rename(next, path) //nolint:wrapcheck // as above
 }
