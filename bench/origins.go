@@ -14,6 +14,9 @@ import (
 // callersAtOnce go through the origins.
 const callersAtOnce = 32
 
+// untilIdle is the window of the default settings (10 s), and the time until the next sweep after it.
+const untilIdle = 10*time.Second + 2*sweepEvery
+
 // idleOrigins measures what origins that were called once cost in memory when nothing goes to them any more. All are names of the one
 // upstream, and none keeps a connection.
 func idleOrigins(ctx context.Context, n int) error {
@@ -41,13 +44,14 @@ func idleOrigins(ctx context.Context, n int) error {
 	if err := visit(ctx, c, at.Port(), 1, n); err != nil {
 		return err
 	}
+	time.Sleep(untilIdle)
 	after, err := broker.order("collected")
 	if err != nil {
 		return err
 	}
 	per := func(now, was uint64) float64 { return float64(int64(now)-int64(was)) / float64(n) } //nolint:gosec // far below
-	fmt.Printf("%s. %s. One call to each of %d origins, then nothing; garbage was collected before both readings.\n\n",
-		time.Now().UTC().Format(time.DateOnly), machine(), n)
+	fmt.Printf("%s. %s. One call to each of %d origins, then nothing for %s; garbage was collected before both readings.\n\n",
+		time.Now().UTC().Format(time.DateOnly), machine(), n, untilIdle)
 	fmt.Printf("Resident: %.1f MiB before, %.1f MiB after. Per idle origin %.0f bytes of heap, %.0f bytes resident.\n",
 		float64(before.Resident)/(1<<20), float64(after.Resident)/(1<<20), per(after.Heap, before.Heap), per(after.Resident, before.Resident))
 	return nil

@@ -67,8 +67,9 @@ func startBroker(ctx context.Context, upstream *ready, beside []policy.Rule) (re
 	if err != nil {
 		return ready{}, nil, err
 	}
+	origins := engine.NewOrigins()
 	calls := broker.NewCallService(broker.CallConfig{
-		Engine: engine.New(transport, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
+		Engine: engine.New(transport, observer, g, origins), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
 	}, table)
 	server := broker.NewServer(calls, broker.ServerConfig{Log: slog.New(slog.DiscardHandler)}) //nolint:contextcheck // its handlers take the context of their stream
 	served := make(chan struct{})                                                              // closed by the goroutine below
@@ -76,7 +77,15 @@ func startBroker(ctx context.Context, upstream *ready, beside []policy.Rule) (re
 		defer close(served)
 		_ = server.Serve(l) // a server that fails shows in the load
 	}()
+	swept := make(chan struct{}) // closed by the goroutine below
+	stop := make(chan struct{})  // closed by the function returned
+	go func() {
+		defer close(swept)
+		sweep(origins, stop)
+	}()
 	return ready{GRPC: l.Addr().String()}, func() {
+		close(stop)
+		<-swept
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		server.Drain(ctx)
@@ -85,6 +94,22 @@ func startBroker(ctx context.Context, upstream *ready, beside []policy.Rule) (re
 		_ = observer.Close(ctx) // nothing is measured any more
 		runtime.KeepAlive(weight)
 	}, nil
+}
+
+// sweepEvery is as often as `sallyport serve` gives back the memory of idle origins.
+const sweepEvery = 15 * time.Second
+
+func sweep(origins *engine.Origins, stop <-chan struct{}) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case now := <-ticker.C:
+			origins.Sweep(now)
+		}
+	}
 }
 
 // here finds every name on this machine, so that there can be many origins.
