@@ -81,6 +81,31 @@ func (p *page) number() (uint64, error) {
 	return uint64(n), nil
 }
 
+// batch is how many numbered things are read at a time, so that a page that ends early for its bytes has read few that it does not give.
+const batch = 20
+
+// fillPage takes numbered things onto the page, the latest first, and gives the token of the next page; "" after the last. read gives those
+// less than before, 0 for the latest.
+func fillPage[T any](p *page, read func(before uint64, n int) ([]T, error), number func(*T) uint64, take func(*T) bool) (next string, err error) {
+	last, err := p.number()
+	for err == nil {
+		var some []T
+		if some, err = read(last, batch); err != nil {
+			break
+		}
+		for i := range some {
+			if !take(&some[i]) {
+				return pageToken(strconv.FormatUint(last, 10)), nil
+			}
+			last = number(&some[i])
+		}
+		if len(some) < batch {
+			return "", nil
+		}
+	}
+	return "", err
+}
+
 func pageToken(last string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(pageMark + last))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"buf.build/go/protovalidate"
@@ -178,30 +177,31 @@ func (s *PolicyService) ListPolicyRevisions(ctx context.Context, req *pb.ListPol
 	if err != nil {
 		return nil, err
 	}
-	before, err := page.number()
+	resp := &pb.ListPolicyRevisionsResponse{}
+	resp.NextPageToken, err = fillPage(&page, func(before uint64, n int) ([]admin.Policy, error) {
+		some, err := s.policies.Revisions(ctx, req.GetName(), before, n)
+		if err != nil {
+			return nil, adminError(ctx, req.GetName(), err)
+		}
+		return some, nil
+	}, func(p *admin.Policy) uint64 { return p.Rule.Revision }, func(p *admin.Policy) bool {
+		m := policyMessage(p)
+		ok := page.takes(m)
+		if ok {
+			resp.Policies = append(resp.Policies, m)
+		}
+		return ok
+	})
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.policies.Revisions(ctx, req.GetName(), before, page.size+1)
-	if err != nil {
-		return nil, adminError(ctx, req.GetName(), err)
-	}
-	resp := &pb.ListPolicyRevisionsResponse{}
-	if len(all) == 0 && before == 0 {
+	if len(resp.GetPolicies()) == 0 && req.GetPageToken() == "" {
 		// Files and the built-in policy have the one revision that is in force.
 		p, err := s.policies.Get(req.GetName())
 		if err != nil {
 			return nil, adminError(ctx, req.GetName(), err)
 		}
 		resp.Policies = append(resp.Policies, policyMessage(&p))
-	}
-	for i := range all {
-		p := policyMessage(&all[i])
-		if !page.takes(p) {
-			resp.NextPageToken = pageToken(strconv.FormatUint(all[i-1].Rule.Revision, 10))
-			break
-		}
-		resp.Policies = append(resp.Policies, p)
 	}
 	return resp, nil
 }
@@ -282,31 +282,36 @@ func (s *PolicyService) ListAuditRecords(ctx context.Context, req *pb.ListAuditR
 	if err != nil {
 		return nil, err
 	}
-	before, err := page.number()
+	resp := &pb.ListAuditRecordsResponse{}
+	resp.NextPageToken, err = fillPage(&page, func(before uint64, n int) ([]admin.Record, error) {
+		some, err := s.audit.Records(ctx, req.GetTarget(), req.GetPrincipal(), int64(before), n) //nolint:gosec // a number that the store gave
+		if err != nil {
+			return nil, adminError(ctx, "audit", &admin.StoreError{Err: err})
+		}
+		return some, nil
+	}, func(r *admin.Record) uint64 { return uint64(r.ID) }, func(r *admin.Record) bool { //nolint:gosec // from 1
+		m := recordMessage(r)
+		ok := page.takes(m)
+		if ok {
+			resp.Records = append(resp.Records, m)
+		}
+		return ok
+	})
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.audit.Records(ctx, req.GetTarget(), req.GetPrincipal(), int64(before), page.size+1) //nolint:gosec // a token holds no more than was put into it
-	if err != nil {
-		return nil, adminError(ctx, "audit", &admin.StoreError{Err: err})
-	}
-	resp := &pb.ListAuditRecordsResponse{}
-	for i := range all {
-		r := &all[i]
-		m := &pb.AuditRecord{
-			CreateTime: timestamppb.New(r.Time), Principal: r.Principal, Action: r.Action, Target: r.Target, Reason: r.Reason,
-			EtagBefore: r.EtagBefore, EtagAfter: r.EtagAfter,
-		}
-		for _, c := range r.Changes {
-			m.Changes = append(m.Changes, &pb.Change{Path: c.Path, Before: c.Before, After: c.After})
-		}
-		if !page.takes(m) {
-			resp.NextPageToken = pageToken(strconv.FormatInt(all[i-1].ID, 10))
-			break
-		}
-		resp.Records = append(resp.Records, m)
-	}
 	return resp, nil
+}
+
+func recordMessage(r *admin.Record) *pb.AuditRecord {
+	m := &pb.AuditRecord{
+		CreateTime: timestamppb.New(r.Time), Principal: r.Principal, Action: r.Action, Target: r.Target, Reason: r.Reason,
+		EtagBefore: r.EtagBefore, EtagAfter: r.EtagAfter,
+	}
+	for _, c := range r.Changes {
+		m.Changes = append(m.Changes, &pb.Change{Path: c.Path, Before: c.Before, After: c.After})
+	}
+	return m
 }
 
 // draft checks a policy by itself and gives it the form in which it is written.
