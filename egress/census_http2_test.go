@@ -83,10 +83,25 @@ func TestCensusCountsWhatBecomesOfTrunks(t *testing.T) {
 			t.Helper()
 			want(t, b.send(t, "POST"), call.EvidenceSentNoResponse, call.FailureConnectionLost)
 		}, Connections{Fresh: 1, Reused: 1, DiedInUse: 1}, 0, 0},
-		{"a stream given up", func(*stream) {}, func(t *testing.T, b *trunkBubble) {
+		{"alive under a stream given up", func(st *stream) {
+			if st.n == 1 {
+				st.ok()
+				return
+			}
+			time.Sleep(time.Second) // something comes while the attempt waits
+			st.write(func() error { return st.fr.WritePing(false, [8]byte{}) })
+		}, one, time.Second, func(t *testing.T, b *trunkBubble) {
 			t.Helper()
 			want(t, b.send(t, "POST"), call.EvidenceSentNoResponse, call.FailureAttemptTimeout)
-		}, 0, nil, Connections{Fresh: 1}, 0, 1},
+		}, Connections{Fresh: 1, Reused: 1}, 0, 1},
+		{"silent under a stream given up", func(st *stream) {
+			if st.n == 1 {
+				st.ok()
+			}
+		}, one, time.Second, func(t *testing.T, b *trunkBubble) {
+			t.Helper()
+			want(t, b.send(t, "POST"), call.EvidenceSentNoResponse, call.FailureAttemptTimeout)
+		}, Connections{Fresh: 1, Reused: 1}, 0, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inTrunkBubble(t, row.serve, settings(40), func(t *testing.T, b *trunkBubble) {
