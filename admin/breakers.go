@@ -14,9 +14,6 @@ import (
 const (
 	// forcedMax bounds how many origins are forced at a time.
 	forcedMax = 10_000
-	// writeTime is how long a write may take. It is not its operator's: one who goes away in the midst of it leaves no doubt whether it
-	// was done.
-	writeTime = 10 * time.Second
 	// clockCheck is how long the end of a force is waited for at a time, so that a wall clock that is set finds it soon.
 	clockCheck = time.Minute
 )
@@ -193,13 +190,13 @@ func (b *Breakers) giveBack() { <-b.writing }
 // write stores it. Of a write that fails nobody knows whether it was done (see [Store]), so that the store is asked; if it does not say,
 // nothing is taken to have changed.
 func (b *Breakers) write(ctx context.Context, origin string, f *Forced, record *Record) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 	defer cancel()
 	err := b.store.WriteForced(ctx, origin, f, record)
 	if err == nil || f != nil && f.CreateTime.Equal(record.Time) && b.stored(ctx, f) || f == nil && b.of(origin, record.Time) != nil && b.gone(ctx, origin) {
 		return nil
 	}
-	return fmt.Errorf("forced breakers: %w", err)
+	return &StoreError{err}
 }
 
 // stored tells whether the store has it.

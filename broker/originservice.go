@@ -58,7 +58,7 @@ func (s *OriginService) SetBreaker(ctx context.Context, req *pb.SetBreakerReques
 	case errors.Is(err, admin.ErrManyForced):
 		return nil, invalid(problems(&call.InvalidError{Field: "origin", Problem: "too many origins are forced; lift one first"}))
 	case err != nil:
-		return nil, storeUnavailable(ctx, err)
+		return nil, adminError(ctx, name, err)
 	}
 	origin, ok := s.one(name)
 	if !ok {
@@ -77,7 +77,7 @@ func (s *OriginService) ResetOrigin(ctx context.Context, req *pb.ResetOriginRequ
 		return nil, originNotFound(name)
 	}
 	if _, err := s.breakers.Reset(ctx, name, callerOf(ctx), req.GetReason()); err != nil {
-		return nil, storeUnavailable(ctx, err)
+		return nil, adminError(ctx, name, err)
 	}
 	origin, ok := s.one(name)
 	if !ok {
@@ -101,14 +101,6 @@ func (s *OriginService) one(name string) (*pb.Origin, bool) {
 
 func originNotFound(name string) error {
 	return refusal(codes.NotFound, reasonNotFound, name+" is not known: nobody called it of late, and its breakers are not forced")
-}
-
-// storeUnavailable: nothing has changed. What the store says is for the log alone, but for an RPC that ended before its turn came.
-func storeUnavailable(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return refusal(codes.Unavailable, reasonStoreUnavailable, "others were writing for as long as this RPC had; nothing has changed")
-	}
-	return refusal(codes.Unavailable, reasonStoreUnavailable, "the store cannot be written, so nothing has changed: "+err.Error())
 }
 
 // originName reads an origin as a person writes it: the port may be left out, and case says nothing.

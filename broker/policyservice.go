@@ -356,9 +356,7 @@ type written interface {
 
 // write reads what every write has.
 func (d *decoder) write(ctx context.Context, name, action string, req written) *admin.Write {
-	if len(req.GetReason()) > maxReason {
-		d.add("reason", "is longer than 1024 bytes; shorten it")
-	}
+	d.violations = append(d.violations, problems(reasonProblem(req.GetReason()))...)
 	return &admin.Write{Name: name, Principal: callerOf(ctx), Action: action, Reason: req.GetReason(), ValidateOnly: req.GetValidateOnly()}
 }
 
@@ -384,7 +382,7 @@ func adminError(ctx context.Context, name string, err error) error {
 	case errors.Is(err, admin.ErrNotFound):
 		return refusal(codes.NotFound, reasonNotFound, name+" is not known")
 	case ctx.Err() != nil:
-		return ctx.Err() //nolint:wrapcheck // who asked went away
+		return refusal(codes.Unavailable, reasonStoreUnavailable, "others were writing for as long as this RPC had; nothing has changed")
 	}
 	return err
 }

@@ -22,12 +22,6 @@ const (
 
 func allRoles() []Role { return []Role{RoleCaller, RoleViewer, RoleOperator} }
 
-// The services that administer.
-const (
-	policyService = "sallyport.v1.PolicyService"
-	originService = "sallyport.v1.OriginService"
-)
-
 // roleFor is the table of all that anybody may do: the role an RPC needs, by its service and the word its name begins with. One that
 // stands nowhere here is refused, whoever asks.
 func roleFor(method string) (Role, bool) {
@@ -38,13 +32,13 @@ func roleFor(method string) (Role, bool) {
 		return "", false
 	case service == pb.CallService_ServiceDesc.ServiceName:
 		return RoleCaller, true
-	case service == policyService && begins(rpc, "Get", "List", "Resolve", "Watch"):
+	case service == pb.PolicyService_ServiceDesc.ServiceName && begins(rpc, "Get", "List", "Resolve", "Watch"):
 		return RoleViewer, true
-	case service == policyService && begins(rpc, "Create", "Update", "Delete", "Rollback"):
+	case service == pb.PolicyService_ServiceDesc.ServiceName && begins(rpc, "Create", "Update", "Delete", "Rollback"):
 		return RoleOperator, true
-	case service == originService && begins(rpc, "Get", "List", "Watch"):
+	case service == pb.OriginService_ServiceDesc.ServiceName && begins(rpc, "Get", "List", "Watch"):
 		return RoleViewer, true
-	case service == originService && (rpc == "SetBreaker" || rpc == "ResetOrigin"):
+	case service == pb.OriginService_ServiceDesc.ServiceName && (rpc == "SetBreaker" || rpc == "ResetOrigin"):
 		return RoleOperator, true
 	}
 	return "", false

@@ -20,6 +20,8 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
 // rows says for every RPC whom it is for; "" is everybody.
@@ -48,7 +50,7 @@ func administering() []Service {
 	services := map[string]*Service{}
 	for _, method := range slices.Sorted(maps.Keys(rows())) {
 		name, rpc, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-		if name != policyService && name != originService {
+		if name != pb.PolicyService_ServiceDesc.ServiceName && name != pb.OriginService_ServiceDesc.ServiceName {
 			continue
 		}
 		s, ok := services[name]
@@ -67,7 +69,7 @@ func administering() []Service {
 			return in(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return &emptypb.Empty{}, nil })
 		}})
 	}
-	return []Service{*services[originService], *services[policyService]}
+	return []Service{*services[pb.OriginService_ServiceDesc.ServiceName], *services[pb.PolicyService_ServiceDesc.ServiceName]}
 }
 
 // watch says a word at once, and no more.
@@ -201,7 +203,7 @@ func TestServicesThatStandApartAreServedThereAlone(t *testing.T) {
 		name         string
 		conn         *grpc.ClientConn
 		serves, lack string
-	}{{"calls", r.conn, "sallyport.v1.CallService", policyService}, {"admin", admin, policyService, "sallyport.v1.CallService"}} {
+	}{{"calls", r.conn, "sallyport.v1.CallService", pb.PolicyService_ServiceDesc.ServiceName}, {"admin", admin, pb.PolicyService_ServiceDesc.ServiceName, "sallyport.v1.CallService"}} {
 		client := healthpb.NewHealthClient(tt.conn)
 		for _, service := range []string{"", tt.serves} {
 			if resp, err := client.Check(within(t), &healthpb.HealthCheckRequest{Service: service}); err != nil || resp.GetStatus() != healthpb.HealthCheckResponse_SERVING {

@@ -1,4 +1,4 @@
-// Package memory keeps an [admin.Store] for as long as the process lives: for tests, and for brokers that are told to keep nothing.
+// Package memory keeps an [admin.Store] for as long as the process lives: for tests, and as the plain oracle of the others.
 package memory
 
 import (
