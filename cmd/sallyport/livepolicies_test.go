@@ -15,23 +15,22 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sallyport/sallyport/broker"
+	"github.com/sallyport/sallyport/client"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
 // policiesOf is the PolicyService of a broker.
 func policiesOf(t *testing.T, address string) pb.PolicyServiceClient {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	c, err := client.Dial(address, client.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return pb.NewPolicyServiceClient(conn)
+	t.Cleanup(func() { _ = c.Close() })
+	return c.Policies()
 }
 
 // marks is a policy whose calls bear a mark; what else it says is as in [marked].
