@@ -114,14 +114,18 @@ type Final struct {
 	OperationID string
 	// Elapsed since the broker took the call.
 	Elapsed time.Duration
-	// Late is the attempt that runs on, nil when none does.
-	Late *Late
+	// FirstSend is when a byte of the operation may have left first, in an earlier call under the same id too; zero: none has.
+	FirstSend time.Time
+	// Told is what a repeat under the same operation id is told; zero: the id is free again.
+	Told Told
+	// Late receives what the call would have ended with if its caller had waited, once, and is never closed; nil when nothing runs on.
+	// It is of an attempt that was sent and must not be repeated, whose answer is still worth having (semantics.md §3, late
+	// answers). Whoever keeps operations waits for it.
+	Late <-chan Final
 }
 
-// Late is an attempt that runs on after its call was answered: one that was sent and must not be repeated, whose answer is
-// still worth having. Whoever keeps operations waits for it.
-type Late struct {
-	Attempt Attempt
-	// Result receives one value, and is never closed.
-	Result <-chan Result
+// Told is how an operation that is over is told of to those who ask again.
+type Told struct {
+	Outcome Outcome
+	Reason  Reason
 }

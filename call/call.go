@@ -41,8 +41,20 @@ type Call struct {
 	Arrived time.Time
 	// Deadline is the caller's; the zero time when none was sent.
 	Deadline time.Time
+	// Before is what earlier calls under the same id left behind; the zero value: nothing.
+	Before Before
+	// MayRunOn: somebody waits for a sent attempt that outlives the caller (semantics.md §3, late answers).
+	MayRunOn bool
 	// Labels go to the call's span, never to the upstream.
 	Labels map[string]string
+}
+
+// Before is what earlier calls under the same operation id left behind, whose id was given back.
+type Before struct {
+	// FirstSend is when a byte of the operation may have left first; zero: none has.
+	FirstSend time.Time
+	// Unknown: one of them may have been applied.
+	Unknown bool
 }
 
 // Safe reports whether the method is safe (RFC 9110 §9.2.1): whatever such a request did, any complete answer tells all.
