@@ -18,7 +18,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // line is a key that is made of one byte.
-func line(b byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)) + "\n" }
+func line(b byte) string {
+	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)) + "\n"
+}
 
 func keys(t *testing.T, content string) *seal.Keys {
 	t.Helper()
