@@ -95,7 +95,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		sweeps:    newSweeper(origins.Sweep),
 		store:     store,
 		breakers:  breakers,
-		ledger:    openLedger(ctx, s, log), //nolint:contextcheck // it is opened again while the broker runs
+		ledger:    openLedger(ctx, s, log),
 		lastGood:  newLastGood(s.Data, in.rules.all, log),
 		log:       log,
 	}
@@ -105,7 +105,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	n.longest.Store(int64(longestCall(in.rules.all.Rules())))
 	n.engine = engine.New(n.transport, n.observer, g, origins)
 	if n.ledger != nil {
-		n.asked = broker.NewOperations(operation.Config{Ledger: n.ledger, Keeper: n.ledger, Owner: state.String(), Log: log}, n.observer) //nolint:contextcheck // it outlives the start
+		n.asked = broker.NewOperations(operation.Config{Ledger: n.ledger, Keeper: n.ledger, Owner: state.String(), Log: log}, n.observer)
 	}
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: n.engine, Observer: n.observer, Operations: n.asked,
