@@ -12,7 +12,7 @@ func OpenWaiting(ctx context.Context, path string, wait time.Duration) (*Store, 
 }
 
 // Limit lets the file have this many pages more than it has; negative: as many as it likes.
-func (s *Store) Limit(ctx context.Context, more int) error {
+func (s *file) Limit(ctx context.Context, more int) error {
 	var pages int
 	if err := s.writer.QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (s *Store) Limit(ctx context.Context, more int) error {
 }
 
 // Settings are the values of these pragmas on a connection that writes and on one that reads.
-func (s *Store) Settings(ctx context.Context, pragmas ...string) (writer, reader map[string]string, err error) {
+func (s *file) Settings(ctx context.Context, pragmas ...string) (writer, reader map[string]string, err error) {
 	writer, reader = map[string]string{}, map[string]string{}
 	for _, p := range pragmas {
 		var w, r string
@@ -41,4 +41,4 @@ func (s *Store) Settings(ctx context.Context, pragmas ...string) (writer, reader
 }
 
 // Busy tells how many connections are taken.
-func (s *Store) Busy() int { return s.writer.Stats().InUse + s.reader.Stats().InUse }
+func (s *file) Busy() int { return s.writer.Stats().InUse + s.reader.Stats().InUse }

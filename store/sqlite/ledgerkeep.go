@@ -23,7 +23,7 @@ func (l *Ledger) Settle(ctx context.Context, owner string, now time.Time) (int, 
 		return 0, l.explain(ctx, err)
 	}
 	left, err := list(ctx, &l.file, scanNumber,
-		"SELECT n FROM operations INDEXED BY operations_open WHERE state = 1 AND owner <> ? ORDER BY n", owner)
+		"SELECT n FROM operations INDEXED BY operations_open WHERE state = 1 AND state <> 2 AND owner <> ? ORDER BY n", owner)
 	if err != nil {
 		return 0, err
 	}
