@@ -4,12 +4,30 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/sallyport/sallyport/store/seal"
 )
 
 // OpenWaiting is Open that waits for other processes as long as the test says.
 func OpenWaiting(ctx context.Context, path string, wait time.Duration) (*Store, error) {
 	return open(ctx, path, wait)
 }
+
+// OpenLedgerWaiting is OpenLedger that waits for other processes as long as the test says.
+func OpenLedgerWaiting(ctx context.Context, path string, keys *seal.Keys, wait time.Duration) (*Ledger, error) {
+	return openLedger(ctx, path, keys, wait, mostChecked)
+}
+
+// OpenLedgerUnchecked is OpenLedger of a file that is too large to be checked.
+func OpenLedgerUnchecked(ctx context.Context, path string, keys *seal.Keys) (*Ledger, error) {
+	return openLedger(ctx, path, keys, lockWait, 0)
+}
+
+// Queued tells how many writes wait for the one that is being done.
+func (l *Ledger) Queued() int { return len(l.commits.queue) }
+
+// Writing tells whether one is being done.
+func (l *Ledger) Writing() bool { return l.writer.Stats().InUse > 0 }
 
 // Limit lets the file have this many pages more than it has; negative: as many as it likes.
 func (s *file) Limit(ctx context.Context, more int) error {
