@@ -23,6 +23,9 @@ func OpenLedgerUnchecked(ctx context.Context, path string, keys *seal.Keys) (*Le
 	return openLedger(ctx, path, keys, lockWait, 0)
 }
 
+// MostWaiting bounds the bytes that wait.
+func (l *Ledger) MostWaiting(bytes int64) { l.commits.most = bytes }
+
 // Queued tells how many writes wait for the one that is being done.
 func (l *Ledger) Queued() int { return len(l.commits.queue) }
 

@@ -44,8 +44,8 @@ func OpenLedger(ctx context.Context, path string, keys *seal.Keys) (*Ledger, err
 func openLedger(ctx context.Context, path string, keys *seal.Keys, wait time.Duration, checkedBytes int64) (*Ledger, error) {
 	l := &Ledger{keys: keys}
 	err := l.open(ctx, path, &schema{
-		noun: "ledger", directory: "migrations/ledger", application: 0x53706c67, probe: "operations", checkedBytes: checkedBytes,
-		begin: l.found,
+		noun: "ledger", directory: "migrations/ledger", application: 0x53706c67, probe: "DELETE FROM operations WHERE false",
+		checkedBytes: checkedBytes, begin: l.found,
 	}, wait)
 	if err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ func lockedOut(t *testing.T) (l *sqlite.Ledger, path string, first chan error, l
 	return l, path, first, letGo
 }
 
-// begins begins an operation and sends what came of it.
+// begins has an operation begun and sends what came of it.
 func begins(ctx context.Context, l *sqlite.Ledger, id string) chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -184,31 +184,23 @@ func TestLedgerOverloaded(t *testing.T) {
 
 func TestLedgerOverloadedByBytes(t *testing.T) {
 	l, _, first, letGo := lockedOut(t)
-	var waiting []chan error
-	for i := range 4 { // they are the same bytes until they are sealed
-		done := make(chan error, 1)
-		waiting = append(waiting, done)
-		go func() {
-			r := aCall(fmt.Sprint(i))
-			r.Request = make([]byte, 60<<20)
-			_, _, err := l.Begin(t.Context(), r)
-			done <- err
-		}()
+	l.MostWaiting(1 << 20)
+	large := func(size int) error {
+		r := aCall(fmt.Sprint(size))
+		r.Request = make([]byte, size)
+		_, _, err := l.Begin(t.Context(), r)
+		return err
 	}
-	waits(l, 4)
-	r := aCall("one more")
-	r.Request = make([]byte, 60<<20)
-	if _, _, err := l.Begin(t.Context(), r); !errors.Is(err, sqlite.ErrOverloaded) {
-		t.Errorf("one more: %v", err)
-	}
-	small := begins(t.Context(), l, "small")
-	letGo()
-	for _, done := range append(waiting, first, small) {
-		if err := <-done; err != nil {
-			t.Error(err)
+	done := make(chan error, 1)
+	go func() { done <- large(1 << 21) }() // one alone may be as large as it likes
+	waits(l, 1)
+	for _, size := range []int{1, 1 << 19} {
+		if err := large(size); !errors.Is(err, sqlite.ErrOverloaded) {
+			t.Errorf("%d bytes more: %v", size, err)
 		}
 	}
-	if _, _, err := l.Begin(t.Context(), r); err != nil {
+	letGo()
+	if err := errors.Join(<-first, <-done, large(1), large(1<<19)); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }

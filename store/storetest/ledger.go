@@ -348,6 +348,6 @@ func extremes(t *testing.T, l Ledger) {
 	for i := range r.Fingerprint {
 		r.Fingerprint[i] = 0xff
 	}
-	r.Request, r.Details, r.Body = bytes.Repeat([]byte{0}, 1<<16), bytes.Repeat([]byte{0xff}, 70_000), bytes.Repeat([]byte("12345678"), 1<<17)
+	r.Request, r.Details, r.Body = make([]byte, 1<<16), bytes.Repeat([]byte{0xff}, 70_000), bytes.Repeat([]byte("12345678"), 1<<17)
 	stands(t, l, wrote(t, l, &r))
 }

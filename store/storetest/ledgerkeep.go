@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -175,16 +176,32 @@ func prunesBodies(t *testing.T, l Ledger) {
 }
 
 func prunesInPieces(t *testing.T, l Ledger) {
-	const records = 1300
-	for i := range records {
-		r := answered(begun(t, l, started(key(fmt.Sprint(i)), 1)), 0)
-		if i%2 == 0 {
-			r.Until = r.BodyUntil
+	const records = 1304
+	sideBySide(func(i int) {
+		var wg sync.WaitGroup
+		for n := i; n < records; n += together {
+			wg.Go(func() {
+				r, led, err := l.Begin(t.Context(), started(key(fmt.Sprint(n)), 1))
+				if err != nil || !led {
+					t.Error(led, err)
+				}
+				next := answered(r, 0)
+				if n%2 == 0 {
+					next.Until = next.BodyUntil
+				}
+				if err := l.Write(t.Context(), next); err != nil {
+					t.Error(err)
+				}
+			})
 		}
-		wrote(t, l, r)
-	}
+		wg.Wait()
+	})
 	now := at(10)
-	pieces := pruned(t, l, now, manyBytes)
+	more, err := l.Prune(t.Context(), now, manyBytes)
+	if n := len(readLedger(t, l)); err != nil || n == records || more && n == records/2 {
+		t.Errorf("%d of %d are left after a piece; more is left: %v (%v)", n, records, more, err)
+	}
+	pieces := 1 + pruned(t, l, now, manyBytes)
 	left := readLedger(t, l)
 	if len(left) != records/2 {
 		t.Errorf("%d of %d records are left after %d pieces", len(left), records, pieces)
