@@ -215,17 +215,12 @@ func TestLedgerDamagedFileIsNeverWrong(t *testing.T) {
 		random := rand.New(rand.NewPCG(5, 6))
 		dir := t.TempDir()
 		count := map[string]int{}
-		for n := 0; n < len(content); {
+		for _, n := range places(content, random) {
 			damaged := bytes.Clone(content)
 			damaged[n] ^= byte(1 + random.IntN(255))
 			outcome := openDamagedLedger(t, filepath.Join(dir, "d"), damaged, want, open, how == "checked")
 			if count[outcome]++; outcome != "refused" && outcome != "unreadable" && outcome != "harmless" {
 				t.Errorf("%s: changed at %d (page %d, byte %d): %s", how, n, n/4096+1, n%4096, outcome)
-			}
-			if n < 100 {
-				n += 7 // the header
-			} else {
-				n += 1 + random.IntN(4000)
 			}
 		}
 		t.Logf("%s: %d bytes, %v", how, len(content), count)
@@ -233,6 +228,28 @@ func TestLedgerDamagedFileIsNeverWrong(t *testing.T) {
 			t.Error("does the damage meet anything?")
 		}
 	}
+}
+
+// places are where to change a byte: of the header, all over the file, and in what stands in the clear.
+func places(content []byte, random *rand.Rand) []int {
+	var all []int
+	for n := 0; n < 100; n += 7 {
+		all = append(all, n)
+	}
+	for n := 100; n < len(content); n += 1 + random.IntN(4000) {
+		all = append(all, n)
+	}
+	for _, text := range []string{"operation-", "broker"} {
+		for n := 0; ; {
+			i := bytes.Index(content[n:], []byte(text))
+			if i < 0 {
+				break
+			}
+			n += i + len(text)
+			all = append(all, min(n+random.IntN(120)-20, len(content)-1))
+		}
+	}
+	return all
 }
 
 func openDamagedLedger(t *testing.T, path string, content []byte, want []operation.Record,

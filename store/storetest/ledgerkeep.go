@@ -173,6 +173,14 @@ func prunesBodies(t *testing.T, l Ledger) {
 	drop(100, 4)
 	drop(0)
 	drop(-1)
+	// A body that went with its record counts no more, so another may stay.
+	short := answered(begun(t, l, started(key("short"), 1)), 1)
+	short.Until, short.Body = at(3), make([]byte, 100)
+	wrote(t, l, short)
+	records[0].Body = make([]byte, 100)
+	wrote(t, l, &records[0])
+	drop(200)
+	gone(t, l, short.Key)
 }
 
 func prunesInPieces(t *testing.T, l Ledger) {
