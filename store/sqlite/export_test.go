@@ -32,6 +32,16 @@ func (l *Ledger) Queued() int { return len(l.commits.queue) }
 // Writing tells whether one is being done.
 func (l *Ledger) Writing() bool { return l.writer.Stats().InUse > 0 }
 
+// Ended tells whether what writes has ended.
+func (l *Ledger) Ended() bool {
+	select {
+	case <-l.commits.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Limit lets the file have this many pages more than it has; negative: as many as it likes.
 func (s *file) Limit(ctx context.Context, more int) error {
 	var pages int

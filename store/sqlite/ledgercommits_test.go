@@ -210,6 +210,9 @@ func TestLedgerClosedWhileWritesWait(t *testing.T) {
 	second := begins(t.Context(), l, "second")
 	waits(l, 1)
 	closedLedger(t, l)
+	if !l.Ended() {
+		t.Error("closed, and still writing")
+	}
 	for _, done := range []chan error{first, second} {
 		if err := <-done; err == nil || !strings.Contains(err.Error(), path+": closed") {
 			t.Errorf("got %v", err)
