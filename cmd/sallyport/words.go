@@ -108,7 +108,7 @@ func nextWords(resp *pb.CallResponse) string {
 	case pb.NextStep_NEXT_STEP_RECONCILE:
 		text := "find out what the upstream did before anything else is sent; it may have happened"
 		if id != "" {
-			text += ". sallyport operation get tells whether its answer has come since" + id
+			text += ". sallyport operation get " + resp.GetOperationId() + " tells whether its answer has come since"
 		}
 		return text
 	case pb.NextStep_NEXT_STEP_WAIT:

@@ -11,14 +11,14 @@ const (
 	// pending is how long a charge is under way before it is booked.
 	pending = 2 * time.Second
 	// late is how long a late answer takes.
-	late = 2 * time.Second
+	late = 3 * time.Second
 )
 
 // charges takes every charge that it is asked for, as often as it is asked: nothing here knows that two requests may mean one order.
 //
 //	POST /charges              charges, and answers 201
 //	POST /charges?answer=lost  charges, and closes the connection without an answer
-//	POST /charges?answer=late  charges, and answers two seconds later
+//	POST /charges?answer=late  charges, and answers three seconds later
 //	GET /charges/{order}       202 while it is pending, then 200; 404 if the order was never charged
 type charges struct {
 	http.Handler
