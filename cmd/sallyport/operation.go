@@ -56,8 +56,8 @@ func newOperationGet() *cobra.Command {
   finished  it ended, and its effect is known, or it may be repeated
   unknown   it must not be repeated, and nobody knows whether it happened
 
-The attempts are shown as sallyport call shows them. outcome is what the caller was told; an answer that came later shows in the effect
-and below. A NOT_FOUND names the ledger that was asked and since when it knows: another broker may have another ledger.
+The attempts are shown as sallyport call shows them, the status probes below them. OUTCOME is what the caller was told, or what a probe
+found; an answer that came later shows in the effect and below. A NOT_FOUND names the ledger that was asked and since when it knows: another broker may have another ledger.
 
 ` + operationHelp + "\n" + adminCodes,
 		Example: `  sallyport operation get charge-1001
@@ -82,6 +82,7 @@ func operationOf(r *pb.GetOperationResponse) *pb.Operation {
 	return &pb.Operation{
 		OperationId: r.GetOperationId(), State: r.GetState(), Outcome: r.GetOutcome(), Effect: r.GetEffect(), Reason: r.GetReason(),
 		Attempts: r.GetAttempts(), Response: r.GetResponse(), CreateTime: r.GetCreateTime(), UpdateTime: r.GetUpdateTime(),
+		Detail: r.GetDetail(), Next: r.GetNext(), RetrySafe: r.GetRetrySafe(), Policy: r.GetPolicy(), Probes: r.GetProbes(), Free: r.GetFree(),
 	}
 }
 
@@ -128,7 +129,7 @@ func newOperationList() *cobra.Command {
 		Long: `List your operations, the newest first, as long as the ledger keeps them (at least 24 hours after they ended).
 
   STATE     running: under way; finished: its effect is known, or it may be repeated; unknown: it may have happened
-  OUTCOME   what its caller was told; - while he waits
+  OUTCOME   what its caller was told, or what a status probe found; - while he waits
   EFFECT    what is known of it, a late answer included
   STATUS    of the last complete answer
   ATTEMPTS  how many were made

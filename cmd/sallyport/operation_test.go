@@ -51,12 +51,15 @@ func with(o *pb.Operation, change func(o *pb.Operation)) *pb.Operation {
 }
 
 func answered(o *pb.Operation, code uint32, body string) {
-	o.State, o.Effect = pb.OperationState_OPERATION_STATE_FINISHED, pb.Effect_EFFECT_ANSWERED
+	o.State, o.Effect, o.Next = pb.OperationState_OPERATION_STATE_FINISHED, pb.Effect_EFFECT_ANSWERED, pb.NextStep_NEXT_STEP_DONE
 	o.Attempts[0].Status, o.Attempts[0].Evidence, o.Attempts[0].Failure = code, pb.Evidence_EVIDENCE_ANSWERED, 0
 	o.Response = &pb.HttpResponse{Status: code, Protocol: "HTTP/1.1", Body: []byte(body)}
 }
 
 func TestOperationReadsAsWritten(t *testing.T) {
+	probe := func(seconds int, v pb.ProbeVerdict, code uint32, counts bool) *pb.ProbeFinding {
+		return &pb.ProbeFinding{Time: timestamppb.New(seen.Add(time.Duration(seconds) * time.Second)), Verdict: v, Status: code, Counts: counts}
+	}
 	for _, tt := range []struct {
 		name string
 		o    *pb.Operation
@@ -66,11 +69,23 @@ func TestOperationReadsAsWritten(t *testing.T) {
 			o.State, o.Outcome, o.Effect, o.Reason, o.Attempts = pb.OperationState_OPERATION_STATE_RUNNING, 0, 0, 0, nil
 		})},
 		{"late", with(lost("charge-1001"), func(o *pb.Operation) { answered(o, 201, `{"charge": 1}`) })},
-		{"bodygone", with(lost("charge-1001"), func(o *pb.Operation) {
-			answered(o, 201, "")
-			o.Response, o.Outcome, o.Reason = nil, pb.Outcome_OUTCOME_SUCCESS, pb.Reason_REASON_SUCCESS
+		{"probed", with(lost("charge-1001"), func(o *pb.Operation) {
+			o.State, o.Effect, o.Next, o.Free = pb.OperationState_OPERATION_STATE_FINISHED, pb.Effect_EFFECT_NONE, pb.NextStep_NEXT_STEP_RETRY, true
+			o.Detail = "the status probe proved that the operation was not applied; its id is free for one more send"
+			o.Probes = []*pb.ProbeFinding{
+				probe(1, pb.ProbeVerdict_PROBE_VERDICT_NOTHING, 0, false), probe(2, pb.ProbeVerdict_PROBE_VERDICT_IN_PROGRESS, 202, false),
+				probe(3, pb.ProbeVerdict_PROBE_VERDICT_NOT_APPLIED, 404, false), probe(60, pb.ProbeVerdict_PROBE_VERDICT_NOT_APPLIED, 404, true),
+			}
 		})},
-		{"hostile", with(lost("\x1b[2J"+strings.Repeat("x", 250)), func(o *pb.Operation) { answered(o, 200, "\x1b[31mred") })},
+		{"tombstone", with(lost("charge-1001"), func(o *pb.Operation) {
+			answered(o, 201, "")
+			o.Outcome, o.Reason, o.Next, o.Attempts, o.Policy = pb.Outcome_OUTCOME_SUCCESS, pb.Reason_REASON_SUCCESS, 0, nil, ""
+			o.Response.Protocol, o.Response.BodyOmitted = "", true
+		})},
+		{"hostile", with(lost("\x1b[2J"+strings.Repeat("x", 250)), func(o *pb.Operation) {
+			answered(o, 200, "\x1b[31mred")
+			o.Detail, o.Policy = "a\x1b[2Jb\r\nc", "policies/\x1b]0;x\x07@1"
+		})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b strings.Builder
@@ -99,51 +114,35 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// What to do follows from the effect and from what the ledger stores. No unknown one is ever told to be sent again.
+// What to do follows from the state first, then from what the broker says, and what a call under the id would meet from whether it is
+// free. No unknown one is ever told to be sent again, whatever the broker adds.
 func TestOperationTellsWhatToDo(t *testing.T) {
 	const (
 		running, finished, unknown = pb.OperationState_OPERATION_STATE_RUNNING, pb.OperationState_OPERATION_STATE_FINISHED, pb.OperationState_OPERATION_STATE_UNKNOWN
-		nothing, told, open        = pb.Effect_EFFECT_NONE, pb.Effect_EFFECT_ANSWERED, pb.Effect_EFFECT_UNKNOWN
+		free                       = "; the id is free, a call under a-1 is sent"
+		kept                       = "; a call under this id gets the same answer, and nothing is sent"
 	)
 	for _, tt := range []struct {
-		name    string
-		state   pb.OperationState
-		outcome pb.Outcome
-		effect  pb.Effect
-		status  uint32
-		begins  string
+		name         string
+		o            *pb.Operation
+		begins, ends string
 	}{
-		{"its caller waits", running, 0, 0, 0, "ask later, it is still running; a call under this id waits"},
-		{"a late attempt runs", running, pb.Outcome_OUTCOME_UNKNOWN, open, 0, "ask later: its caller has been answered"},
-		{"deferred", running, pb.Outcome_OUTCOME_DEFERRED, 0, 0, "ask later, it is still running"},
-		{"lost", unknown, pb.Outcome_OUTCOME_UNKNOWN, open, 0, "find out what the upstream did"},
-		{"a 502 to a POST", unknown, pb.Outcome_OUTCOME_HTTP_ERROR, open, 502, "find out what the upstream did"},
-		{"cancelled after the send", unknown, pb.Outcome_OUTCOME_CANCELLED, open, 0, "find out what the upstream did"},
-		{"done", finished, pb.Outcome_OUTCOME_SUCCESS, told, 201, "nothing, it is done"},
-		{"done without a trace", finished, pb.Outcome_OUTCOME_SUCCESS, told, 0, "nothing, it is done"},
-		{"lost, and answered late", finished, pb.Outcome_OUTCOME_UNKNOWN, told, 201, "go by the answer, a 201"},
-		{"lost, and refused late", finished, pb.Outcome_OUTCOME_UNKNOWN, told, 404, "go by the answer, a 404"},
-		{"lost, and late without a token", finished, pb.Outcome_OUTCOME_UNKNOWN, told, 401, "send it again under this id once"},
-		{"cancelled, and answered late", finished, pb.Outcome_OUTCOME_CANCELLED, told, 201, "go by the answer, a 201"},
-		{"a GET cancelled after a 503", finished, pb.Outcome_OUTCOME_CANCELLED, told, 503, "send it again under this id once"},
-		{"no such thing", finished, pb.Outcome_OUTCOME_HTTP_ERROR, told, 404, "change the request"},
-		{"not implemented", finished, pb.Outcome_OUTCOME_HTTP_ERROR, told, 501, "change the request"},
-		{"no token", finished, pb.Outcome_OUTCOME_HTTP_ERROR, told, 401, "send it again under this id once"},
-		{"another payload", finished, pb.Outcome_OUTCOME_OPERATION_CONFLICT, told, 422, "take a new operation id"},
-		{"forbidden", finished, pb.Outcome_OUTCOME_DENIED, nothing, 0, "change the request"},
-		{"no connection", finished, pb.Outcome_OUTCOME_RETRIES_EXHAUSTED, nothing, 0, "send it again if you want it done"},
-		{"too late to be sent", finished, pb.Outcome_OUTCOME_DEADLINE_EXCEEDED, nothing, 0, "send it again if you want it done"},
-		{"a GET out of attempts", finished, pb.Outcome_OUTCOME_RETRIES_EXHAUSTED, told, 503, "send it again under this id once"},
-		{"a PUT out of attempts", finished, pb.Outcome_OUTCOME_RETRIES_EXHAUSTED, open, 0, "send it again under this id and no other"},
-		{"of a later version", 17, pb.Outcome_OUTCOME_SUCCESS, told, 200, "17"},
+		{"its caller waits", &pb.Operation{State: running}, "ask later, it is still running", "waits for the same answer"},
+		{"deferred", &pb.Operation{State: running, Outcome: pb.Outcome_OUTCOME_DEFERRED}, "ask later, it is still running", "waits for the same answer"},
+		{"a late attempt runs", &pb.Operation{State: running, Outcome: pb.Outcome_OUTCOME_UNKNOWN}, "ask later: its caller has been answered", "may yet settle it"},
+		{"unknown", &pb.Operation{State: unknown, Next: pb.NextStep_NEXT_STEP_RECONCILE}, "find out what the upstream did", "a person has to find out"},
+		{"unknown, of another opinion", &pb.Operation{State: unknown, Next: pb.NextStep_NEXT_STEP_RETRY, Free: true}, "find out what the upstream did", "a person has to find out"},
+		{"done", &pb.Operation{State: finished, Next: pb.NextStep_NEXT_STEP_DONE}, "nothing, it is done", kept},
+		{"refused", &pb.Operation{State: finished, Next: pb.NextStep_NEXT_STEP_FIX_REQUEST}, "change the request", kept},
+		{"without a token", &pb.Operation{State: finished, Next: pb.NextStep_NEXT_STEP_FIX_REQUEST, Free: true}, "change the request", free},
+		{"nothing sent", &pb.Operation{State: finished, Next: pb.NextStep_NEXT_STEP_RETRY, Free: true}, "send it again", free},
+		{"keyed and lost", &pb.Operation{State: finished, Next: pb.NextStep_NEXT_STEP_RETRY_SAME_ID, Free: true}, "send it again under the same operation id and no other, a-1", free},
+		{"a tombstone", &pb.Operation{State: finished}, "go by outcome, effect and status", kept},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := &pb.Operation{State: tt.state, Outcome: tt.outcome, Effect: tt.effect}
-			if tt.status != 0 {
-				o.Response = &pb.HttpResponse{Status: tt.status}
-			}
-			if got := operationNext(o); !strings.HasPrefix(got, tt.begins) {
-				t.Errorf("%q, want %q…", got, tt.begins)
+			tt.o.OperationId = "a-1"
+			if got := operationNext(tt.o); !strings.HasPrefix(got, tt.begins) || !strings.HasSuffix(got, tt.ends) {
+				t.Errorf("%q, want %q…%q", got, tt.begins, tt.ends)
 			}
 		})
 	}
@@ -155,7 +154,8 @@ func TestNoOperationReachesTheTerminalsControls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := lost(text.Draw(t, "id"))
 		o.State = pb.OperationState(rapid.Int32Range(0, 5).Draw(t, "state"))
-		o.Attempts[0].Detail = text.Draw(t, "detail")
+		o.Attempts[0].Detail, o.Detail, o.Policy = text.Draw(t, "said"), text.Draw(t, "detail"), text.Draw(t, "policy")
+		o.Next, o.Free = pb.NextStep(rapid.Int32Range(0, 7).Draw(t, "next")), rapid.Bool().Draw(t, "free")
 		o.Response = &pb.HttpResponse{
 			Status: 200, Protocol: text.Draw(t, "protocol"), Body: []byte(text.Draw(t, "body")),
 			Headers: []*pb.HttpHeader{{Name: "Content-Type", Value: text.Draw(t, "type")}},
@@ -167,7 +167,7 @@ func TestNoOperationReachesTheTerminalsControls(t *testing.T) {
 				t.Fatalf("%q in %q", r, b.String())
 			}
 		}
-		shown, _, _ := strings.Cut(b.String(), "\nnext: ")
+		shown := strings.TrimSuffix(b.String(), answer(o.Response))
 		for line := range strings.Lines(shown) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
 				t.Fatalf("%d columns: %q", n, line)

@@ -183,7 +183,7 @@ func answer(r *pb.HttpResponse) string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s %d", plain(r.GetProtocol()), r.GetStatus())
+	b.WriteString("\n" + strings.TrimSpace(fmt.Sprintf("%s %d", plain(r.GetProtocol()), r.GetStatus())))
 	for _, h := range r.GetHeaders() {
 		if strings.EqualFold(h.GetName(), "Content-Type") && h.GetValue() != "" {
 			b.WriteString("  " + plain(h.GetValue()))
@@ -193,6 +193,8 @@ func answer(r *pb.HttpResponse) string {
 	b.WriteString("\n")
 	body := r.GetBody()
 	switch {
+	case r.GetBodyOmitted():
+		b.WriteString("(there was a body; it is not kept)\n")
 	case len(body) == 0:
 	case !isText(body):
 		fmt.Fprintf(&b, "(%d bytes, not text)\n", len(body))
