@@ -108,6 +108,7 @@ func startService(t *testing.T, program string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // it is killed when the test's context ends
 	said, err := bufio.NewReader(out).ReadString('\n')
 	_, address, ok := strings.Cut(said, "http://")
 	address, _, _ = strings.Cut(address, "/")
