@@ -167,7 +167,7 @@ func TestNoOperationReachesTheTerminalsControls(t *testing.T) {
 				t.Fatalf("%q in %q", r, b.String())
 			}
 		}
-		shown := strings.TrimSuffix(b.String(), answer(o.Response))
+		shown := strings.TrimSuffix(b.String(), answer(o.GetResponse()))
 		for line := range strings.Lines(shown) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
 				t.Fatalf("%d columns: %q", n, line)
