@@ -24,7 +24,7 @@ func campaign(ctx context.Context, o *options, out io.Writer) error {
 	var all check.Counts
 	rules := map[string]int{}
 	for i := range o.rounds {
-		seed := o.seed + uint64(i) //nolint:gosec // counts from 0
+		seed := o.seed + uint64(i)
 		began := time.Now()
 		h, err := once(ctx, o, seed)
 		if err != nil {
@@ -83,8 +83,10 @@ func summary(out io.Writer, o *options, c *check.Counts, rules map[string]int) e
 		{"  duplicates", c.Duplicates},
 		{"  repeated PUTs", c.Repeats},
 		{"unknowns (must not be repeated)", c.Unknown},
-		{"  settled by a late answer", share(c.Settled, c.Unknown)},
-		{"  cut off by a kill", share(c.Cut, c.Unknown)},
+		{"  settled themselves", share(c.Settled, c.Unknown)},
+		{"  under way when the caller's time was over", share(c.Late, c.Unknown)},
+		{"    of these settled by the late answer", share(c.LateSettled, c.Late)},
+		{"    of these cut off by a kill", share(c.Cut, c.Late)},
 		{"successes forgotten by a kill", c.Forgotten},
 		{"violations", total},
 	} {

@@ -38,7 +38,7 @@ func round(ctx context.Context, o *options, seed uint64, dir string) (history.Hi
 	}
 	callers := make([]*caller.Caller, connections)
 	for i := range callers {
-		if callers[i], err = caller.Dial(broker.Address(), up.Address(), i, recorder); err != nil {
+		if callers[i], err = caller.Dial(broker.Address(), up.Address(), uint64(i), recorder); err != nil {
 			return history.History{}, errors.Join(err, broker.Kill(), up.Close())
 		}
 	}

@@ -29,7 +29,7 @@ type Caller struct {
 	conn     *grpc.ClientConn
 	calls    pb.CallServiceClient
 	upstream string
-	number   int
+	number   uint64
 	history  *history.Recorder
 	traces   atomic.Uint64
 }
@@ -38,7 +38,7 @@ type Caller struct {
 // is found soon.
 //
 // The number tells callers of one history apart.
-func Dial(broker, upstream string, number int, h *history.Recorder) (*Caller, error) {
+func Dial(broker, upstream string, number uint64, h *history.Recorder) (*Caller, error) {
 	conn, err := grpc.NewClient(broker,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -119,7 +119,7 @@ func (c *Caller) Last(ctx context.Context, o history.Operation) {
 func (c *Caller) trace() string {
 	var id [16]byte
 	const callers = 100 // fewer than that in one history
-	n := c.traces.Add(1)*callers + uint64(c.number)
+	n := c.traces.Add(1)*callers + c.number
 	binary.BigEndian.PutUint64(id[:8], n)
 	binary.BigEndian.PutUint64(id[8:], n) // a span id is never zero
 	return hex.EncodeToString(id[:])

@@ -31,8 +31,8 @@ func Plan(seed uint64, n int) history.Operation {
 
 // Run asks for an operation from start to end: one caller or several at once, each until it knows or gives up.
 func (c *Caller) Run(ctx context.Context, seed uint64, n int) {
-	const stream = 1 << 32 // apart from the numbers that Plan draws
-	rnd := rand.New(rand.NewPCG(seed, stream+uint64(n)))
+	const stream = 1 << 32                               // apart from the numbers that Plan draws
+	rnd := rand.New(rand.NewPCG(seed, stream+uint64(n))) //nolint:gosec // counts from 0
 	o := Plan(seed, n)
 	c.history.Operation(o)
 	callers := 1

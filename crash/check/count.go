@@ -1,6 +1,10 @@
 package check
 
-import "github.com/sallyport/sallyport/crash/history"
+import (
+	"slices"
+
+	"github.com/sallyport/sallyport/crash/history"
+)
 
 // Counts say how much happened, so that nobody trusts a history in which nothing did.
 type Counts struct {
@@ -10,9 +14,10 @@ type Counts struct {
 	Effects, Duplicates, Repeats int
 	// Replays, Conflicts: asks that were told so. Lost: those that ended in an error which proves nothing.
 	Replays, Conflicts, Lost int
-	// Unknown are operations that must not be repeated of which a caller was told UNKNOWN; Settled those that had a definitive
-	// answer later. Cut: the broker was killed before the late answer could come.
-	Unknown, Settled, Cut int
+	// Unknown are operations that must not be repeated whose effect a caller did not learn, and Settled those that had a definitive
+	// answer later. Late: the request was still under way then, so that an answer could come; LateSettled: and it came. Cut: it was
+	// under way, and the broker was killed before it could come.
+	Unknown, Settled, Late, LateSettled, Cut int
 	// Forgotten are successes that were told before a kill and not known after it.
 	Forgotten int
 }
@@ -33,6 +38,8 @@ func (c *Counts) Add(o Counts) {
 	c.Lost += o.Lost
 	c.Unknown += o.Unknown
 	c.Settled += o.Settled
+	c.Late += o.Late
+	c.LateSettled += o.LateSettled
 	c.Cut += o.Cut
 	c.Forgotten += o.Forgotten
 }
@@ -71,33 +78,49 @@ func count(h *history.History, stories []*story) Counts {
 	return c
 }
 
-// unknown counts what became of an operation whose caller was told UNKNOWN.
+// unknown counts what became of an operation whose caller did not learn its effect.
 func (c *Counts) unknown(s *story, kills *checker) {
 	if !s.Identified || !s.Route.MustNotRepeat() {
 		return
 	}
-	for i := range s.asks {
-		told := &s.asks[i]
-		if told.Code != history.OK || told.Effect != "UNKNOWN" {
-			continue
-		}
-		c.Unknown++
-		settled := false
-		for _, r := range s.readings {
-			settled = settled || r.Start > told.End && r.Code == history.OK && r.Effect == "ANSWERED"
-		}
-		for j := range s.asks {
-			a := &s.asks[j]
-			settled = settled || a.Start > told.End && a.Code == history.OK && a.Effect == "ANSWERED" && a.Outcome != conflict
-		}
-		switch {
-		case settled:
-			c.Settled++
-		case kills.killedWithin(told.Start, told.End+history.AttemptTimeout):
-			c.Cut++
-		}
+	told := s.firstUnknown()
+	if told == nil {
 		return
 	}
+	c.Unknown++
+	settled := slices.ContainsFunc(s.readings, func(r history.Reading) bool {
+		return r.Start > told.End && r.Code == history.OK && r.Effect == "ANSWERED"
+	}) || slices.ContainsFunc(s.asks, func(a history.Ask) bool {
+		return a.Start > told.End && a.Code == history.OK && a.Effect == "ANSWERED" && a.Outcome != conflict
+	})
+	if settled {
+		c.Settled++
+	}
+	underWay := slices.ContainsFunc(s.arrivals, func(x history.Arrival) bool {
+		return x.Trace == told.Trace && x.End > told.End && !kills.killedWithin(x.At, told.End)
+	})
+	if !underWay {
+		return
+	}
+	c.Late++
+	switch {
+	case settled:
+		c.LateSettled++
+	case kills.killedWithin(told.End, told.End+history.AttemptTimeout):
+		c.Cut++
+	}
+}
+
+// firstUnknown is the first ask that led, and was told UNKNOWN, or whose caller went away without having been told.
+func (s *story) firstUnknown() *history.Ask {
+	for i := range s.asks {
+		a := &s.asks[i]
+		gone := a.Code == "CANCELLED" || a.Code == "DEADLINE_EXCEEDED"
+		if s.from(a) > 0 && (gone || a.Code == history.OK && a.Effect == "UNKNOWN") {
+			return a
+		}
+	}
+	return nil
 }
 
 // forgotten counts an operation whose success was told and later is not known.

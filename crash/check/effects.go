@@ -72,8 +72,8 @@ func (c *checker) claims(s *story) {
 			rule = NotRefused
 		}
 		for _, x := range s.committed() {
-			// What the ask led, or what was there before it.
-			if rule != "" && (x.Trace == a.Trace || s.Identified && x.At <= a.Start) {
+			// What the ask led, or what was there before it with its payload.
+			if rule != "" && (x.Trace == a.Trace || s.Identified && x.Other == a.Other && x.At <= a.Start) {
 				c.violationf(s, rule, "%s told at %s; the request of %s was committed at %s", a.Outcome, at(a.End), at(x.At), at(x.Committed))
 				break
 			}

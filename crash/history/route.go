@@ -46,5 +46,5 @@ func Routes() map[string]Route {
 	return routes
 }
 
-// MustNotRepeat: what may have been sent is not sent again.
+// MustNotRepeat tells that what may have been sent is not sent again.
 func (r Route) MustNotRepeat() bool { return r.Method == "POST" && !r.Keyed }

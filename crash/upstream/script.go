@@ -39,8 +39,8 @@ const LongestWork = 1400 * time.Millisecond
 // scriptFor draws the script of the nth request of an operation. The same seed gives the same one.
 func scriptFor(seed uint64, operation string, n int) script {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(operation)) // never fails
-	rnd := rand.New(rand.NewPCG(seed^h.Sum64(), uint64(n)))
+	_, _ = h.Write([]byte(operation))                       // never fails
+	rnd := rand.New(rand.NewPCG(seed^h.Sum64(), uint64(n))) //nolint:gosec // counts from 1
 	between := func(low, high time.Duration) time.Duration { return low + rand64(rnd, high-low) }
 	const short, long = 30 * time.Millisecond, 400 * time.Millisecond
 	quick := between(0, short)

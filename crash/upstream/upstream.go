@@ -70,7 +70,7 @@ func Start(ctx context.Context, seed uint64, h *history.Recorder, on func(Moment
 // Address is host:port.
 func (u *Upstream) Address() string { return u.address }
 
-// Calm: from now on nothing goes wrong.
+// Calm has nothing go wrong from now on.
 func (u *Upstream) Calm() { u.calm.Store(true) }
 
 // Close waits for what is under way, and ends it.

@@ -58,7 +58,10 @@ func Start(ctx context.Context, cfg Config, rnd *rand.Rand) (*Victim, error) {
 	if v.address, err = freePort(ctx, rnd); err != nil {
 		return nil, err
 	}
-	return v, v.start(ctx)
+	if err := v.start(ctx); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // Address of its gRPC listener, in all its lives.
