@@ -31,7 +31,6 @@ type Upstream struct {
 	calm    atomic.Bool
 	effects atomic.Int64
 	keys    keys
-	running sync.WaitGroup // requests
 
 	// on is told of each request and of each effect, in this order.
 	on func(Moment)
@@ -40,6 +39,8 @@ type Upstream struct {
 	requests  map[string]int
 	committed map[string]int
 	pending   map[string]int
+	underWay  int
+	idle      *sync.Cond // of mu: nothing is under way
 }
 
 // Moment is an instant at which a broker may well die.
@@ -62,6 +63,7 @@ func Start(ctx context.Context, seed uint64, h *history.Recorder, on func(Moment
 		keys: keys{known: map[string]*entry{}}, on: on,
 		requests: map[string]int{}, committed: map[string]int{}, pending: map[string]int{},
 	}
+	u.idle = sync.NewCond(&u.mu)
 	u.server = &http.Server{Handler: u, ReadHeaderTimeout: time.Minute}
 	go func() { u.served <- u.server.Serve(l) }()
 	return u, nil
@@ -77,7 +79,7 @@ func (u *Upstream) Calm() { u.calm.Store(true) }
 func (u *Upstream) Close() error {
 	close(u.stop)
 	err := u.server.Close()
-	u.running.Wait()
+	u.finish()
 	if served := <-u.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
@@ -87,10 +89,27 @@ func (u *Upstream) Close() error {
 	return nil
 }
 
+// finish waits until nothing is under way.
+func (u *Upstream) finish() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for u.underWay > 0 {
+		u.idle.Wait()
+	}
+}
+
+// count counts what is under way, up or down.
+func (u *Upstream) count(n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.underWay += n
+	u.idle.Broadcast()
+}
+
 // ServeHTTP takes requests to /route/operation and status probes at /status/operation.
 func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	u.running.Add(1)
-	defer u.running.Done()
+	u.count(1)
+	defer u.count(-1)
 	head, operation, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	route, ok := u.routes[head]
 	switch {

@@ -115,7 +115,7 @@ func TestScriptsDoAsTheySay(t *testing.T) {
 // arrival is the only one of an operation, once the upstream is done with it.
 func arrival(t *testing.T, u *Upstream, h *history.Recorder, operation string) history.Arrival {
 	t.Helper()
-	u.running.Wait()
+	u.finish()
 	var found []history.Arrival
 	for _, a := range h.History().Arrivals {
 		if a.Operation == operation {
@@ -145,7 +145,7 @@ func TestKeysAreHonoured(t *testing.T) {
 	if status, other := send(t, c, u, "/plain/b", "k", false); status != 201 || other == first {
 		t.Errorf("no contract: %d %q, want another effect", status, other)
 	}
-	u.running.Wait()
+	u.finish()
 	effects := 0
 	for _, a := range h.History().Arrivals {
 		if a.Committed > 0 {
@@ -184,10 +184,11 @@ func TestKeyIsBusyAndExpires(t *testing.T) {
 func TestSameSeedGivesSameScripts(t *testing.T) {
 	differ := 0
 	for n := range 100 {
-		if scriptFor(1, "op", n) != scriptFor(1, "op", n) {
-			t.Fatalf("request %d", n)
+		first := scriptFor(1, "op", n)
+		if again := scriptFor(1, "op", n); again != first {
+			t.Fatalf("request %d: %v, %v", n, first, again)
 		}
-		if scriptFor(1, "op", n).name != scriptFor(2, "op", n).name {
+		if first.name != scriptFor(2, "op", n).name {
 			differ++
 		}
 	}
