@@ -56,7 +56,7 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	ctx = withCaller(ctx, caller)
 	var in grpc.ServerStream = &admitted{ServerStream: ss, ctx: ctx}
 	if !info.IsClientStream {
-		in = &received{ServerStream: in, by: a.calls, whose: caller, only: true}
+		in = &received{ServerStream: in, by: a.calls, whose: caller.name, only: true}
 	}
 	if err := next(srv, in); !sentHome(ctx) {
 		return err
@@ -77,7 +77,7 @@ func (a *access) greet(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if err != nil {
 		return err
 	}
-	return next(srv, &received{ServerStream: ss, by: a.calls, whose: caller, only: true})
+	return next(srv, &received{ServerStream: ss, by: a.calls, whose: caller.name, only: true})
 }
 
 // admitted is a stream with the caller in its context.
@@ -102,19 +102,19 @@ func (a *access) enter(ctx context.Context, watches bool) (number uint64, err er
 }
 
 // admit tells whose RPC it is, if that caller may make it.
-func (a *access) admit(ctx context.Context, method string) (caller string, err error) {
+func (a *access) admit(ctx context.Context, method string) (identity, error) {
 	id, err := a.who(ctx)
 	if err != nil {
-		return "", err
+		return identity{}, err
 	}
 	role, ok := roleFor(method)
 	if !ok {
-		return "", notBuilt(method)
+		return identity{}, notBuilt(method)
 	}
 	if !id.may(role) {
-		return "", refusal(codes.PermissionDenied, reasonRoleRequired, fmt.Sprintf("needs the role %s", role))
+		return identity{}, refusal(codes.PermissionDenied, reasonRoleRequired, fmt.Sprintf("needs the role %s", role))
 	}
-	return id.name, nil
+	return id, nil
 }
 
 // unknown answers RPCs that nobody registered at this endpoint, so that their error too says that nothing was sent.

@@ -12,6 +12,7 @@ import (
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/engine"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/operation"
 	"github.com/sallyport/sallyport/policy"
 	"github.com/sallyport/sallyport/tracing"
 )
@@ -24,7 +25,7 @@ type CallService struct {
 	capacity *capacity
 }
 
-// CallConfig is what a CallService stands on; everything but AccessLog and Limits is required.
+// CallConfig is what a CallService stands on; everything but Operations, AccessLog and Limits is required.
 type CallConfig struct {
 	Engine   *engine.Engine
 	Observer *tracing.Observer
@@ -32,6 +33,8 @@ type CallConfig struct {
 	BrokerID string
 	// Log hears what callers may not, such as why a destination is denied.
 	Log *slog.Logger
+	// Operations keep what is asked under operation ids; nil: such calls are refused, since another broker may know their ids.
+	Operations *operation.Operations
 	// AccessLog writes a line for every finished call.
 	AccessLog bool
 	// Limits bound all calls together; the zero value has the defaults.
@@ -58,7 +61,7 @@ func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRe
 	ctx, span := s.cfg.Observer.Begin(ctx, traceparent, tracestate)
 	taken := false
 	defer markPanic(&taken, span)
-	c, effective, err := s.take(ctx, req, now)
+	c, effective, given, err := s.take(ctx, req, now)
 	if err != nil {
 		span.Refuse(reasonInvalidRequest)
 		return nil, err
@@ -68,31 +71,36 @@ func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRe
 		span.Refuse(reasonBrokerFull)
 		return nil, err
 	}
-	defer taking.giveBack()
 	taken = true
-	final := s.cfg.Engine.Do(ctx, c, effective)
+	m, err := s.make(ctx, c, effective, given, taking)
+	if err != nil {
+		span.Refuse(reasonLedger)
+		return nil, err
+	}
+	final := &m.Final
 	if final.Outcome == call.OutcomeCancelled && aborted(ctx) {
 		final.Detail = errEnded.Error() // the engine cannot tell that from a caller that went away
 	}
-	span.End(c, &final, effective.Policy) //nolint:contextcheck // what it measures is of the span, not of the RPC
-	s.tell(ctx, c, &final, effective.Policy, span.TraceID())
-	resp := encode(&final, req.GetReport())
-	resp.TraceId, resp.Policy, resp.BrokerId = span.TraceID(), effective.Policy, s.cfg.BrokerID
+	span.End(c, final, m.policy) //nolint:contextcheck // what it measures is of the span, not of the RPC
+	s.tell(ctx, c, final, m.policy, span.TraceID())
+	resp := encode(final, req.GetReport())
+	resp.TraceId, resp.Policy, resp.BrokerId, resp.Replayed = span.TraceID(), m.policy, s.cfg.BrokerID, m.replayed
 	return resp, nil
 }
 
-// take reads a request and finds the policy that rules it; the table is one from start to end.
-func (s *CallService) take(ctx context.Context, req *pb.CallRequest, now time.Time) (*call.Call, *policy.Effective, error) {
+// take reads a request and finds the policy that rules it; the table is one from start to end. given: the caller gave the operation id.
+func (s *CallService) take(ctx context.Context, req *pb.CallRequest, now time.Time) (c *call.Call, p *policy.Effective, given bool, err error) {
 	c, violations := decode(ctx, req, callerOf(ctx), now)
 	if err := invalid(violations); err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	table := s.table.Load()
-	effective := table.Match(c)
-	if err := invalid(fit(c, req.GetRequest().GetHeaders(), effective, table)); err != nil {
-		return nil, nil, err
+	p = table.Match(c)
+	given, violations = fit(c, req.GetRequest().GetHeaders(), p, table)
+	if err := invalid(violations); err != nil {
+		return nil, nil, false, err
 	}
-	return c, effective, nil
+	return c, p, given, nil
 }
 
 // tell logs a finished call: every one where the operator wants that, a denied one always. No URL, since a query may hold secrets.
@@ -132,21 +140,6 @@ func (*CallService) StreamCall(grpc.BidiStreamingServer[pb.StreamCallRequest, pb
 // FanOut is not built in this version.
 func (*CallService) FanOut(context.Context, *pb.FanOutRequest) (*pb.FanOutResponse, error) {
 	return nil, notBuilt("FanOut")
-}
-
-// GetOperation is not built in this version.
-func (*CallService) GetOperation(context.Context, *pb.GetOperationRequest) (*pb.GetOperationResponse, error) {
-	return nil, notBuilt("GetOperation")
-}
-
-// ListOperations is not built in this version.
-func (*CallService) ListOperations(context.Context, *pb.ListOperationsRequest) (*pb.ListOperationsResponse, error) {
-	return nil, notBuilt("ListOperations")
-}
-
-// ReconcileOperation is not built in this version.
-func (*CallService) ReconcileOperation(context.Context, *pb.ReconcileOperationRequest) (*pb.ReconcileOperationResponse, error) {
-	return nil, notBuilt("ReconcileOperation")
 }
 
 // traceContext is the caller's W3C Trace Context. Two traceparents are none, and without one the tracestate means nothing (Trace

@@ -167,6 +167,7 @@ func (w *writer) response(number protowire.Number, m *pb.HttpResponse) {
 	}
 	w.known(m)
 	end := w.mark()
+	w.truth(6, m.GetBodyOmitted())
 	w.text(5, m.GetProtocol())
 	w.headers(4, m.GetTrailers())
 	w.body(3, m.GetBody())

@@ -29,12 +29,17 @@ func encode(f *call.Final, report pb.Report) *pb.CallResponse {
 	if report == pb.Report_REPORT_BRIEF && f.Outcome == call.OutcomeSuccess && len(f.Attempts) > 0 && f.Attempts[0].Decision.Reason == call.ReasonSuccess {
 		return resp
 	}
-	resp.Attempts = make([]*pb.Attempt, len(f.Attempts))
-	messages := make([]attemptMessages, len(f.Attempts))
-	for i := range f.Attempts {
-		resp.Attempts[i] = messages[i].encode(&f.Attempts[i])
-	}
+	resp.Attempts = encodeAttempts(f.Attempts)
 	return resp
+}
+
+func encodeAttempts(all []call.Attempt) []*pb.Attempt {
+	attempts := make([]*pb.Attempt, len(all))
+	messages := make([]attemptMessages, len(all))
+	for i := range all {
+		attempts[i] = messages[i].encode(&all[i])
+	}
+	return attempts
 }
 
 // attemptMessages are the messages that every attempt has, in one piece of memory.
@@ -79,7 +84,7 @@ func encodeResponse(r *call.Response) *pb.HttpResponse {
 		Headers:  encodeHeaders(r.Headers),
 		Body:     r.Body,
 		Trailers: encodeHeaders(r.Trailers),
-		Protocol: r.Protocol,
+		Protocol: r.Protocol, BodyOmitted: r.BodyOmitted,
 	}
 }
 

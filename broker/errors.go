@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -23,19 +24,22 @@ const (
 	reasonRoleRequired     = "ROLE_REQUIRED"
 	reasonBrokerFull       = "BROKER_FULL"
 	reasonDraining         = "DRAINING"
+	reasonLedger           = "LEDGER_UNAVAILABLE"
 	reasonStoreUnavailable = "STORE_UNAVAILABLE"
+	reasonNotShared        = "LEDGER_NOT_SHARED"
 	reasonNotFound         = "NOT_FOUND"
 	reasonAlreadyExists    = "ALREADY_EXISTS"
 	reasonEtagMismatch     = "ETAG_MISMATCH"
 	reasonPolicyReadOnly   = "POLICY_READ_ONLY"
+	reasonWrongState       = "WRONG_STATE"
 	reasonNotBuilt         = "NOT_BUILT"
 	reasonInternal         = "INTERNAL"
 )
 
 func reasons() []string {
 	return []string{
-		reasonInvalidRequest, reasonUnauthenticated, reasonRoleRequired, reasonBrokerFull, reasonDraining, reasonStoreUnavailable,
-		reasonNotFound, reasonAlreadyExists, reasonEtagMismatch, reasonPolicyReadOnly, reasonNotBuilt, reasonInternal,
+		reasonInvalidRequest, reasonUnauthenticated, reasonRoleRequired, reasonBrokerFull, reasonDraining, reasonLedger,
+		reasonStoreUnavailable, reasonNotShared, reasonNotFound, reasonAlreadyExists, reasonEtagMismatch, reasonPolicyReadOnly, reasonWrongState, reasonNotBuilt, reasonInternal,
 	}
 }
 
@@ -57,8 +61,14 @@ func cut(text string, size int) string {
 
 // refusal is an error raised before any byte could have left.
 func refusal(code codes.Code, reason, message string, details ...protoadapt.MessageV1) error {
+	return refusalWith(code, reason, message, nil, details...)
+}
+
+// refusalWith is a refusal that tells a program more than its reason.
+func refusalWith(code codes.Code, reason, message string, more map[string]string, details ...protoadapt.MessageV1) error {
 	message = cut(message, maxErrorMessage)
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: map[string]string{"sent": "false"}}
+	maps.Copy(info.Metadata, more)
 	st, err := status.New(code, message).WithDetails(append([]protoadapt.MessageV1{info}, details...)...)
 	if err != nil {
 		return status.Error(code, message) // details that cannot be encoded must not hide the error

@@ -12,7 +12,7 @@ import (
 )
 
 // fit checks a call against the policy that rules it, and gives an operation under an idempotency contract its id.
-func fit(c *call.Call, given []*pb.HttpHeader, p *policy.Effective, t *policy.Table) []*call.InvalidError {
+func fit(c *call.Call, given []*pb.HttpHeader, p *policy.Effective, t *policy.Table) (hasID bool, _ []*call.InvalidError) {
 	d := decoder{}
 	if size := uint64(len(c.Body)); size > p.Body.MaxRequestBytes {
 		d.add("request.body", fmt.Sprintf("%d bytes, more than the %d that body.max_request_bytes allows; send less or raise it", size, p.Body.MaxRequestBytes))
@@ -21,15 +21,15 @@ func fit(c *call.Call, given []*pb.HttpHeader, p *policy.Effective, t *policy.Ta
 	if c.Target.Ambiguous() && t.PathScoped(c.Target.Host) {
 		d.add("request.url", "an encoded separator, an empty segment or a ; in the path, where a policy with a path_prefix covers the host; write the path without it")
 	}
-	d.operation(c, given, p)
-	return d.violations
+	hasID = d.operation(c, given, p)
+	return hasID, d.violations
 }
 
 // operation finds the id under an idempotency contract: operation_id, else the caller's own header of the contract's name, else
 // a new one. The header is looked for in what the caller gave, so that a Connection field cannot strip it.
-func (d *decoder) operation(c *call.Call, given []*pb.HttpHeader, p *policy.Effective) {
+func (d *decoder) operation(c *call.Call, given []*pb.HttpHeader, p *policy.Effective) (hasID bool) {
 	if !p.Contract(c.Method) {
-		return
+		return c.OperationID != ""
 	}
 	for i, h := range given {
 		if !call.SameField(h.GetName(), p.Idempotency.Header) {
@@ -45,7 +45,9 @@ func (d *decoder) operation(c *call.Call, given []*pb.HttpHeader, p *policy.Effe
 			d.add(field, "differs from the operation id; give one of them, or both alike")
 		}
 	}
-	if c.OperationID == "" {
-		c.OperationID = uuid.NewString()
+	if c.OperationID != "" {
+		return true
 	}
+	c.OperationID = uuid.NewString()
+	return false
 }

@@ -18,7 +18,8 @@ func fitted(t *testing.T, table *policy.Table, req *pb.CallRequest) (*call.Call,
 	if len(violations) > 0 {
 		t.Fatalf("decode: %v", violations)
 	}
-	return c, fieldsOf(t, fit(c, req.GetRequest().GetHeaders(), table.Match(c), table))
+	_, violations = fit(c, req.GetRequest().GetHeaders(), table.Match(c), table)
+	return c, fieldsOf(t, violations)
 }
 
 func TestBodyLimitIsExact(t *testing.T) {

@@ -45,7 +45,7 @@ func FuzzCall(f *testing.F) {
 		}
 		c, violations := decode(t.Context(), req, "ann", time.Now())
 		if len(violations) == 0 {
-			violations = fit(c, req.GetRequest().GetHeaders(), table.Match(c), table)
+			_, violations = fit(c, req.GetRequest().GetHeaders(), table.Match(c), table)
 		}
 		if len(violations) == 0 {
 			checkSendable(t, c)

@@ -104,12 +104,18 @@ func unauthenticated() error {
 
 type callerKey struct{}
 
-func withCaller(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, callerKey{}, name)
+func withCaller(ctx context.Context, id identity) context.Context {
+	return context.WithValue(ctx, callerKey{}, id)
 }
 
 // callerOf is the authenticated caller of an RPC.
 func callerOf(ctx context.Context) string {
-	name, _ := ctx.Value(callerKey{}).(string)
-	return name
+	id, _ := ctx.Value(callerKey{}).(identity)
+	return id.name
+}
+
+// mayOperate reports whether that caller is an operator.
+func mayOperate(ctx context.Context) bool {
+	id, _ := ctx.Value(callerKey{}).(identity)
+	return id.may(RoleOperator)
 }

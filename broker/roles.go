@@ -18,6 +18,9 @@ const (
 	RoleViewer Role = "viewer"
 	// RoleOperator changes them, and may what a viewer may.
 	RoleOperator Role = "operator"
+
+	// roleAsks is either: a caller asks about his own operations, an operator about anybody's.
+	roleAsks Role = "caller or operator"
 )
 
 func allRoles() []Role { return []Role{RoleCaller, RoleViewer, RoleOperator} }
@@ -30,6 +33,8 @@ func roleFor(method string) (Role, bool) {
 	switch {
 	case !rooted || !ok:
 		return "", false
+	case service == pb.CallService_ServiceDesc.ServiceName && begins(rpc, "GetOperation", "ListOperations", "ReconcileOperation"):
+		return roleAsks, true
 	case service == pb.CallService_ServiceDesc.ServiceName:
 		return RoleCaller, true
 	case service == pb.PolicyService_ServiceDesc.ServiceName && begins(rpc, "Get", "List", "Resolve", "Watch"):
@@ -55,5 +60,11 @@ func begins(rpc string, words ...string) bool {
 
 // may reports whether the identity has the role, or one that covers it.
 func (i *identity) may(role Role) bool {
-	return i.all || slices.Contains(i.roles, role) || role == RoleViewer && slices.Contains(i.roles, RoleOperator)
+	switch {
+	case i.all || slices.Contains(i.roles, role):
+		return true
+	case role == roleAsks:
+		return i.may(RoleCaller) || i.may(RoleOperator)
+	}
+	return role == RoleViewer && slices.Contains(i.roles, RoleOperator)
 }

@@ -89,6 +89,8 @@ type Response struct {
 	Trailers []Header
 	// Protocol is "HTTP/1.1" or "HTTP/2".
 	Protocol string
+	// BodyOmitted: there was a body, and it is not kept any more. Only an answer from a ledger can be so.
+	BodyOmitted bool
 }
 
 // Final is why a call ended and what is known.

@@ -19,9 +19,9 @@ func Margin(allowed time.Duration) time.Duration {
 	return min(max(allowed/marginShare, marginFloor), marginCeiling)
 }
 
-// workDeadline is the instant at which the broker's work must be over: the caller's deadline, or the default when it sent none,
+// WorkDeadline is the instant at which the broker's work must be over: the caller's deadline, or the default when it sent none,
 // never later than max_timeout, less the time that is kept free for the way back (semantics.md §1.1, §1.2).
-func workDeadline(c *call.Call, d *policy.Deadline) time.Time {
+func WorkDeadline(c *call.Call, d *policy.Deadline) time.Time {
 	deadline := c.Deadline
 	if deadline.IsZero() {
 		deadline = c.Arrived.Add(d.DefaultTimeout)

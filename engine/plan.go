@@ -62,7 +62,7 @@ func NewPlan(c *call.Call, p *policy.Effective, g *guard.Guard, rnd func() float
 func (p *Plan) prepare(c *call.Call, effective *policy.Effective, g *guard.Guard, rnd func() float64) {
 	p.asked, p.policy, p.guard, p.rnd = c, effective, g, rnd
 	p.ask(c)
-	p.work = workDeadline(c, &effective.Deadline)
+	p.work = WorkDeadline(c, &effective.Deadline)
 	p.maxAttempts = effective.Retry.MaxAttempts
 	if c.MaxAttempts != 0 {
 		p.maxAttempts = min(p.maxAttempts, c.MaxAttempts)

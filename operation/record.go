@@ -63,7 +63,7 @@ type Record struct {
 
 	// Request is what a status probe needs of the call: [Request].
 	Request []byte
-	// Details are the attempts and the head of the answer: [Details].
+	// Details are the attempts, the head of the answer, and what else is told.
 	Details []byte
 	// Body of the last complete answer. BodyBytes is how long it was, also when it is no longer kept.
 	Body      []byte

@@ -24,6 +24,9 @@ const (
 	keyTokenEvent = attribute.Key("sallyport.budget.event")
 	keyTokenBound = attribute.Key("sallyport.budget.bound")
 	keyHoldScope  = attribute.Key("sallyport.hold.scope")
+	keyFound      = attribute.Key("sallyport.operation.found")
+	keyProbe      = attribute.Key("sallyport.probe.verdict")
+	keyLedgerStep = attribute.Key("sallyport.ledger.step")
 )
 
 // originSeries is what is counted of one origin.

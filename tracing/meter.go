@@ -39,8 +39,11 @@ type meter struct {
 	outcomes  *family[call.Outcome, *counter]
 	tokensNot *family[bool, *counter]
 
-	rpcErrors table[string, *counter]
-	reloads   table[reloadKey, *counter]
+	rpcErrors      table[string, *counter]
+	operations     table[string, *counter]
+	probes         table[string, *counter]
+	ledgerFailures table[string, *counter]
+	reloads        table[reloadKey, *counter]
 
 	callTimes [call.OutcomeDeferred + 1]*timer // by outcome
 	steps     [3]*timer                        // of a fresh connection: DNS, connect, TLS
@@ -134,6 +137,7 @@ func (m *meter) families() {
 		m.reload(reloadKey{what, false})
 		m.reload(reloadKey{what, true})
 	}
+	m.operationFamilies()
 	m.origins = newNames(newOriginSeries)
 	m.callers = newNames(newCallerSeries)
 }

@@ -53,6 +53,7 @@ func (o *Observer) Watch(w Watched) {
 // observed are the instruments that are read at a scrape.
 type observed struct {
 	calls, callerCalls, attempts, refused, moves, tokens, tokensNot, holdsSet, rpcErrors, reloads, lost      metric.Int64Observable
+	operations, probes, ledgerFailures                                                                       metric.Int64Observable
 	breakers, inFlight, pending, limit, holds, open, callsNow, callsMax, bytesNow, bytesMax, messages, slots metric.Int64Observable
 	taken, deaths, hidden, loosened, build, told                                                             metric.Int64Observable
 	left                                                                                                     metric.Float64Observable
@@ -62,18 +63,21 @@ type observed struct {
 // observed makes them. The units are those of UCUM; one in braces is a word for what is counted.
 func (m *meter) observed(in *instruments, version string) {
 	i := &observed{
-		version:     version,
-		calls:       in.counter("sallyport.calls", "{call}", "Calls that ended, by outcome, effect and reason."),
-		callerCalls: in.counter("sallyport.caller.calls", "{call}", "Calls that ended, by caller."),
-		attempts:    in.counter("sallyport.attempts", "{attempt}", "Attempts that ended, by what was proved of them."),
-		refused:     in.counter("sallyport.attempts.refused", "{attempt}", "Attempts that a rule of the broker refused before anything was dialled."),
-		moves:       in.counter("sallyport.breaker.transitions", "{transition}", "Moves of breakers, by the state moved to and the rule that moved it."),
-		tokens:      in.counter("sallyport.budget.tokens", "{token}", "Tokens that retry budgets granted, and those of them that were handed back."),
-		tokensNot:   in.counter("sallyport.budget.refused", "{token}", "Tokens that retry budgets refused, by caller."),
-		holdsSet:    in.counter("sallyport.holds.set", "{hold}", "Holds set, or made longer, by an upstream's Retry-After."),
-		rpcErrors:   in.counter("sallyport.rpc.errors", "{rpc}", "RPCs that ended with an error of the broker's own."),
-		reloads:     in.counter("sallyport.reloads", "{reload}", "Files read again: policies, secrets, tokens, certificate."),
-		lost:        in.counter("sallyport.spans.lost", "{span}", "Spans that were not exported."),
+		version:        version,
+		calls:          in.counter("sallyport.calls", "{call}", "Calls that ended, by outcome, effect and reason."),
+		callerCalls:    in.counter("sallyport.caller.calls", "{call}", "Calls that ended, by caller."),
+		attempts:       in.counter("sallyport.attempts", "{attempt}", "Attempts that ended, by what was proved of them."),
+		refused:        in.counter("sallyport.attempts.refused", "{attempt}", "Attempts that a rule of the broker refused before anything was dialled."),
+		moves:          in.counter("sallyport.breaker.transitions", "{transition}", "Moves of breakers, by the state moved to and the rule that moved it."),
+		tokens:         in.counter("sallyport.budget.tokens", "{token}", "Tokens that retry budgets granted, and those of them that were handed back."),
+		tokensNot:      in.counter("sallyport.budget.refused", "{token}", "Tokens that retry budgets refused, by caller."),
+		holdsSet:       in.counter("sallyport.holds.set", "{hold}", "Holds set, or made longer, by an upstream's Retry-After."),
+		rpcErrors:      in.counter("sallyport.rpc.errors", "{rpc}", "RPCs that ended with an error of the broker's own."),
+		operations:     in.counter("sallyport.operations", "{call}", "Calls with an operation id, by what was found under it."),
+		probes:         in.counter("sallyport.status_probes", "{probe}", "Status probes of operations whose effect was unknown, by what they said."),
+		ledgerFailures: in.counter("sallyport.ledger.failures", "{failure}", "Times that the ledger of operations could not be used."),
+		reloads:        in.counter("sallyport.reloads", "{reload}", "Files read again: policies, secrets, tokens, certificate."),
+		lost:           in.counter("sallyport.spans.lost", "{span}", "Spans that were not exported."),
 
 		breakers: in.level("sallyport.breakers", "{breaker}", "Breakers in each state; an origin has one for each settings."),
 		inFlight: in.level("sallyport.bulkhead.in_flight", "{attempt}", "Attempts in flight."),
@@ -151,6 +155,9 @@ func (m *meter) observeCounters(i *observed, o metric.Observer) {
 	})
 	observeAll(o, i.rpcErrors, &m.rpcErrors)
 	observeAll(o, i.reloads, &m.reloads)
+	observeAll(o, i.operations, &m.operations)
+	observeAll(o, i.probes, &m.probes)
+	observeAll(o, i.ledgerFailures, &m.ledgerFailures)
 }
 
 func observeAll[K comparable](o metric.Observer, to metric.Int64Observable, t *table[K, *counter]) {

@@ -19,6 +19,7 @@ import (
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/engine"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/operation"
 	"github.com/sallyport/sallyport/policy"
 	"github.com/sallyport/sallyport/store/sqlite"
 	"github.com/sallyport/sallyport/tracing"
@@ -47,6 +48,9 @@ type node struct {
 	files     *reloader
 	sweeps    *sweeper
 	store     *sqlite.Store
+	engine    *engine.Engine
+	ledger    *ledgerFile            // nil where several brokers serve the same callers
+	asked     *operation.Operations // nil as ledger
 	breakers  *admin.Breakers
 	lastGood  *lastGood
 	log       *slog.Logger
@@ -91,6 +95,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		sweeps:    newSweeper(origins.Sweep),
 		store:     store,
 		breakers:  breakers,
+		ledger:    openLedger(ctx, s, log), //nolint:contextcheck // it is opened again while the broker runs
 		lastGood:  newLastGood(s.Data, in.rules.all, log),
 		log:       log,
 	}
@@ -98,8 +103,12 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		n.admin = ls.admin.Addr()
 	}
 	n.longest.Store(int64(longestCall(in.rules.all.Rules())))
+	n.engine = engine.New(n.transport, n.observer, g, origins)
+	if n.ledger != nil {
+		n.asked = broker.NewOperations(operation.Config{Ledger: n.ledger, Keeper: n.ledger, Owner: state.String(), Log: log}, n.observer) //nolint:contextcheck // it outlives the start
+	}
 	calls := broker.NewCallService(broker.CallConfig{
-		Engine: engine.New(n.transport, n.observer, g, origins), Observer: n.observer,
+		Engine: n.engine, Observer: n.observer, Operations: n.asked,
 		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
 	}, table)
 	in.rules.all.Enforce(n.enforcing(calls))
@@ -169,6 +178,12 @@ func (n *node) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(n.longest.Load())+drainGrace)
 	defer cancel()
 	n.server.Drain(ctx) // first of all: from now on no call is taken
+	n.engine.Wait(ctx)  // for answers that their callers did not wait for
+	lastWrites, cancelWrites := context.WithTimeout(context.WithoutCancel(ctx), drainGrace)
+	defer cancelWrites()
+	if n.asked != nil {
+		n.asked.Close(lastWrites)
+	}
 	n.files.close()
 	n.sweeps.close()
 	n.lastGood.close()
@@ -179,7 +194,7 @@ func (n *node) stop(ctx context.Context) error {
 	if err := n.observer.Close(ctx); err != nil {
 		n.log.Warn("the last spans were not exported", "error", err)
 	}
-	if err = errors.Join(err, n.store.Close(), n.state.close()); err != nil { //nolint:contextcheck // as above
+	if err = errors.Join(err, n.ledger.Close(), n.store.Close(), n.state.close()); err != nil { //nolint:contextcheck // as above
 		return fmt.Errorf("at the end: %w", err)
 	}
 	return nil

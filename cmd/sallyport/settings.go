@@ -39,6 +39,8 @@ type settings struct {
 	AccessLog bool
 	// Limits bound all calls together.
 	Limits broker.Limits
+	// Replicas is how many brokers serve the same callers.
+	Replicas uint64
 	// AllowSpecial opens hard ranges.
 	AllowSpecial []netip.Prefix
 }
@@ -59,13 +61,14 @@ func settingKinds() map[string]kind {
 		"grpc": kindText, "http": kindText, "data": kindText, "policies": kindText, "tokens": kindText, "secrets": kindText,
 		"tls-cert": kindText, "tls-key": kindText, "dev": kindSwitch, "insecure": kindSwitch, "allow-special": kindList,
 		"client-ca": kindText, "admin": kindText, "socket-mode": kindText, "access-log": kindSwitch, "max-calls": kindNumber, "max-bytes": kindNumber,
+		"replicas": kindNumber,
 	}
 }
 
 func defaultSettings() map[string]any {
 	return map[string]any{
 		"grpc": "127.0.0.1:7400", "http": "127.0.0.1:7480", "data": "./sallyport-data", "max-calls": "10000", "max-bytes": "1GiB",
-		"socket-mode": "0600",
+		"socket-mode": "0600", "replicas": "1",
 	}
 }
 
@@ -89,6 +92,7 @@ func settingFlags(f *pflag.FlagSet) {
 	f.Bool("access-log", false, "log a line for every finished call")
 	f.String("max-calls", fmt.Sprint(d["max-calls"]), "calls in flight at once, in all; more are refused")
 	f.String("max-bytes", fmt.Sprint(d["max-bytes"]), "bytes that the bodies of all calls may hold; takes KiB, MiB, GiB")
+	f.String("replicas", fmt.Sprint(d["replicas"]), "how many brokers serve the same callers; above 1 calls with an operation id are refused, since no broker knows the others' ids")
 	f.StringSlice("allow-special", nil, "open this CIDR although it is reserved, link-local or the like (repeatable)")
 }
 
@@ -119,6 +123,9 @@ func loadSettings(flags *pflag.FlagSet, environ []string) (*settings, error) {
 	var err error
 	if s.Limits.MaxCalls, err = parseCount(k.String("max-calls")); err != nil {
 		return nil, fmt.Errorf("max-calls: %w", err)
+	}
+	if s.Replicas, err = parseCount(k.String("replicas")); err != nil {
+		return nil, fmt.Errorf("replicas: %w", err)
 	}
 	if s.Limits.MaxBytes, err = parseSize(k.String("max-bytes")); err != nil {
 		return nil, fmt.Errorf("max-bytes: %w", err)

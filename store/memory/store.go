@@ -1,4 +1,5 @@
-// Package memory keeps an [admin.Store] for as long as the process lives: for tests, and as the plain oracle of the others.
+// Package memory keeps an [admin.Store] and an [operation.Ledger] for as long as the process lives: for tests, and as the plain oracles
+// of the others.
 package memory
 
 import (

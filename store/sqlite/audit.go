@@ -32,13 +32,13 @@ func (s *Store) Records(ctx context.Context, target, principal string, before in
 	// A query for each filter, so that each has its index.
 	switch {
 	case target != "" && principal != "":
-		return list(ctx, s, scanRecord, head+" AND a.target = ? AND a.principal = ?"+tail, id, target, principal, limit)
+		return list(ctx, &s.file, scanRecord, head+" AND a.target = ? AND a.principal = ?"+tail, id, target, principal, limit)
 	case target != "":
-		return list(ctx, s, scanRecord, head+" AND a.target = ?"+tail, id, target, limit)
+		return list(ctx, &s.file, scanRecord, head+" AND a.target = ?"+tail, id, target, limit)
 	case principal != "":
-		return list(ctx, s, scanRecord, head+" AND a.principal = ?"+tail, id, principal, limit)
+		return list(ctx, &s.file, scanRecord, head+" AND a.principal = ?"+tail, id, principal, limit)
 	default:
-		return list(ctx, s, scanRecord, head+tail, id, limit)
+		return list(ctx, &s.file, scanRecord, head+tail, id, limit)
 	}
 }
 

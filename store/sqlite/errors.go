@@ -12,6 +12,7 @@ import (
 	codes "modernc.org/sqlite/lib"
 
 	"github.com/sallyport/sallyport/admin"
+	"github.com/sallyport/sallyport/operation"
 )
 
 // What can be wrong with a store. The error that carries one of them names the file and what to do.
@@ -26,6 +27,10 @@ var (
 	ErrFull = errors.New("disk full")
 	// ErrNewer: a later version of the program has written the file.
 	ErrNewer = errors.New("written by a newer version")
+	// ErrSealed: the file of keys lacks the key that the ledger is sealed with.
+	ErrSealed = errors.New("sealed with a key that the file of keys lacks")
+	// ErrOverloaded: as many writes wait for the disk as may.
+	ErrOverloaded = errors.New("overloaded: too many writes wait for the disk")
 
 	errNoDirectory = errors.New("its directory does not exist")
 )
@@ -40,17 +45,19 @@ var fixes = []struct {
 	{ErrNotWritable, "let the broker's user write to the file and its directory"},
 	{ErrFull, "make room on the disk"},
 	{ErrNewer, "run that version or a later one, or put back a backup"},
+	{ErrSealed, "put the key back into the file of keys"},
 	{errNoDirectory, "make it, or name another"},
 }
 
 // explain makes an error of what SQLite or the system said: what is wrong, with which file, and what to do.
-func (s *Store) explain(ctx context.Context, err error) error {
+func (s *file) explain(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.Is(err, admin.ErrChanged), errors.Is(err, admin.ErrNotFound):
+	case err == nil, errors.Is(err, admin.ErrChanged), errors.Is(err, admin.ErrNotFound),
+		errors.Is(err, operation.ErrNotFound), errors.Is(err, operation.ErrSuperseded):
 		return err
 	case ctx.Err() != nil:
 		// SQLite was interrupted, or the pool gave up; what they say of it differs.
-		return fmt.Errorf("store %s: %w", s.path, ctx.Err())
+		return fmt.Errorf("%s %s: %w", s.noun, s.path, ctx.Err())
 	}
 	kind := kindOf(err)
 	err = oneLineError{err}
@@ -59,10 +66,10 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	}
 	for _, f := range fixes {
 		if errors.Is(err, f.err) {
-			return fmt.Errorf("store %s: %w; %s", s.path, err, f.fix)
+			return fmt.Errorf("%s %s: %w; %s", s.noun, s.path, err, f.fix)
 		}
 	}
-	return fmt.Errorf("store %s: %w", s.path, err)
+	return fmt.Errorf("%s %s: %w", s.noun, s.path, err)
 }
 
 // kindOf is the error of this package that an error of SQLite or the system stands for; nil for none.

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,11 +11,11 @@ import (
 )
 
 // prepareFile makes sure that there is a store at path, for its owner alone.
-func prepareFile(ctx context.Context, path string) error {
+func prepareFile(ctx context.Context, path string, of *schema) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return create(ctx, path)
+		return create(ctx, path, of)
 	case err != nil:
 		return err //nolint:wrapcheck // explained by Open
 	case !info.Mode().IsRegular():
@@ -31,7 +32,7 @@ func prepareFile(ctx context.Context, path string) error {
 
 // create makes a store under another name and links it to path when it is whole and on the disk, so that a crash leaves none rather
 // than a part of one, and of two processes one makes it.
-func create(ctx context.Context, path string) (err error) {
+func create(ctx context.Context, path string, of *schema) (err error) {
 	dir := filepath.Dir(path)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return errNoDirectory
@@ -59,7 +60,11 @@ func create(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(migrate(ctx, db), db.Close()); err != nil {
+	err = migrate(ctx, db, of)
+	if err == nil && of.begin != nil {
+		err = transact(ctx, db, func(tx *sql.Tx) error { return of.begin(ctx, tx) })
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
 		return err
 	}
 	if err := os.Link(name, path); err != nil && !errors.Is(err, fs.ErrExist) {

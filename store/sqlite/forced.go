@@ -10,7 +10,7 @@ import (
 
 // Forced implements [admin.BreakerStore].
 func (s *Store) Forced(ctx context.Context) ([]admin.Forced, error) {
-	return list(ctx, s, scanForced, `
+	return list(ctx, &s.file, scanForced, `
 		SELECT origin, open, principal, reason, create_time, expire_time, sum FROM forced_breakers ORDER BY origin`)
 }
 

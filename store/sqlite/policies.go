@@ -13,7 +13,7 @@ import (
 // Policies implements [admin.PolicyStore].
 func (s *Store) Policies(ctx context.Context) ([]admin.Stored, error) {
 	// A policy whose revision is missing must be seen, so the join keeps it: the NULLs are an error.
-	return list(ctx, s, scanPolicy, `
+	return list(ctx, &s.file, scanPolicy, `
 		SELECT p.name, p.revision, p.deleted, p.sum, r.document, r.create_time, r.update_time, r.sum
 		FROM policies p LEFT JOIN policy_revisions r ON r.name = p.name AND r.revision = p.revision
 		ORDER BY p.name`)
@@ -21,7 +21,7 @@ func (s *Store) Policies(ctx context.Context) ([]admin.Stored, error) {
 
 // Revisions implements [admin.PolicyStore].
 func (s *Store) Revisions(ctx context.Context, name string, before uint64, n int) ([]admin.Stored, error) {
-	return list(ctx, s, scanRevision, `
+	return list(ctx, &s.file, scanRevision, `
 		SELECT name, revision, document, create_time, update_time, sum FROM policy_revisions
 		WHERE name = ? AND revision < ? ORDER BY revision DESC LIMIT ?`, name, below(before), atMost(n))
 }
@@ -31,7 +31,7 @@ func (s *Store) Revision(ctx context.Context, name string, revision uint64) (adm
 	if revision > math.MaxInt64 {
 		return admin.Stored{}, admin.ErrNotFound
 	}
-	found, err := list(ctx, s, scanRevision, `
+	found, err := list(ctx, &s.file, scanRevision, `
 		SELECT name, revision, document, create_time, update_time, sum FROM policy_revisions
 		WHERE name = ? AND revision = ?`, name, int64(revision))
 	switch {

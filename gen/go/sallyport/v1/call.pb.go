@@ -1010,6 +1010,140 @@ func (OperationState) EnumDescriptor() ([]byte, []int) {
 	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{13}
 }
 
+// ProbeVerdict is what one status probe says of an operation (StatusProbe).
+type ProbeVerdict int32
+
+const (
+	// Never sent by a broker.
+	ProbeVerdict_PROBE_VERDICT_UNSPECIFIED ProbeVerdict = 0
+	// No answer, or one that no list decides.
+	ProbeVerdict_PROBE_VERDICT_NOTHING ProbeVerdict = 1
+	// The operation was applied.
+	ProbeVerdict_PROBE_VERDICT_APPLIED ProbeVerdict = 2
+	// It was not applied. Alone this settles nothing.
+	ProbeVerdict_PROBE_VERDICT_NOT_APPLIED ProbeVerdict = 3
+	// It is still under way.
+	ProbeVerdict_PROBE_VERDICT_IN_PROGRESS ProbeVerdict = 4
+)
+
+// Enum value maps for ProbeVerdict.
+var (
+	ProbeVerdict_name = map[int32]string{
+		0: "PROBE_VERDICT_UNSPECIFIED",
+		1: "PROBE_VERDICT_NOTHING",
+		2: "PROBE_VERDICT_APPLIED",
+		3: "PROBE_VERDICT_NOT_APPLIED",
+		4: "PROBE_VERDICT_IN_PROGRESS",
+	}
+	ProbeVerdict_value = map[string]int32{
+		"PROBE_VERDICT_UNSPECIFIED": 0,
+		"PROBE_VERDICT_NOTHING":     1,
+		"PROBE_VERDICT_APPLIED":     2,
+		"PROBE_VERDICT_NOT_APPLIED": 3,
+		"PROBE_VERDICT_IN_PROGRESS": 4,
+	}
+)
+
+func (x ProbeVerdict) Enum() *ProbeVerdict {
+	p := new(ProbeVerdict)
+	*p = x
+	return p
+}
+
+func (x ProbeVerdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProbeVerdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_sallyport_v1_call_proto_enumTypes[14].Descriptor()
+}
+
+func (ProbeVerdict) Type() protoreflect.EnumType {
+	return &file_sallyport_v1_call_proto_enumTypes[14]
+}
+
+func (x ProbeVerdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProbeVerdict.Descriptor instead.
+func (ProbeVerdict) EnumDescriptor() ([]byte, []int) {
+	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{14}
+}
+
+// ProbeFinding is one status probe of an operation.
+type ProbeFinding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was made.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// What it says.
+	Verdict ProbeVerdict `protobuf:"varint,2,opt,name=verdict,proto3,enum=sallyport.v1.ProbeVerdict" json:"verdict,omitempty"`
+	// The status of its answer, 0 without one.
+	Status uint32 `protobuf:"varint,3,opt,name=status,proto3" json:"status,omitempty"`
+	// A PROBE_VERDICT_NOT_APPLIED that counts: authoritative, and settle had passed. Two in a row settle the effect.
+	Counts        bool `protobuf:"varint,4,opt,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeFinding) Reset() {
+	*x = ProbeFinding{}
+	mi := &file_sallyport_v1_call_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeFinding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeFinding) ProtoMessage() {}
+
+func (x *ProbeFinding) ProtoReflect() protoreflect.Message {
+	mi := &file_sallyport_v1_call_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeFinding.ProtoReflect.Descriptor instead.
+func (*ProbeFinding) Descriptor() ([]byte, []int) {
+	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ProbeFinding) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ProbeFinding) GetVerdict() ProbeVerdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return ProbeVerdict_PROBE_VERDICT_UNSPECIFIED
+}
+
+func (x *ProbeFinding) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *ProbeFinding) GetCounts() bool {
+	if x != nil {
+		return x.Counts
+	}
+	return false
+}
+
 // HttpHeader is one field of a request or an answer. Repeated names stay repeated, in order per name.
 type HttpHeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1025,7 +1159,7 @@ type HttpHeader struct {
 
 func (x *HttpHeader) Reset() {
 	*x = HttpHeader{}
-	mi := &file_sallyport_v1_call_proto_msgTypes[0]
+	mi := &file_sallyport_v1_call_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1171,7 @@ func (x *HttpHeader) String() string {
 func (*HttpHeader) ProtoMessage() {}
 
 func (x *HttpHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_sallyport_v1_call_proto_msgTypes[0]
+	mi := &file_sallyport_v1_call_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1184,7 @@ func (x *HttpHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpHeader.ProtoReflect.Descriptor instead.
 func (*HttpHeader) Descriptor() ([]byte, []int) {
-	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{0}
+	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *HttpHeader) GetName() string {
@@ -1092,7 +1226,7 @@ type HttpRequest struct {
 
 func (x *HttpRequest) Reset() {
 	*x = HttpRequest{}
-	mi := &file_sallyport_v1_call_proto_msgTypes[1]
+	mi := &file_sallyport_v1_call_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1238,7 @@ func (x *HttpRequest) String() string {
 func (*HttpRequest) ProtoMessage() {}
 
 func (x *HttpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sallyport_v1_call_proto_msgTypes[1]
+	mi := &file_sallyport_v1_call_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1251,7 @@ func (x *HttpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpRequest.ProtoReflect.Descriptor instead.
 func (*HttpRequest) Descriptor() ([]byte, []int) {
-	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{1}
+	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *HttpRequest) GetMethod() string {
@@ -1160,14 +1294,16 @@ type HttpResponse struct {
 	// The fields that followed the body.
 	Trailers []*HttpHeader `protobuf:"bytes,4,rep,name=trailers,proto3" json:"trailers,omitempty"`
 	// "HTTP/1.1" or "HTTP/2".
-	Protocol      string `protobuf:"bytes,5,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Protocol string `protobuf:"bytes,5,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// There was a body, and the ledger of operations does not keep it (any more): only with replayed, and from GetOperation.
+	BodyOmitted   bool `protobuf:"varint,6,opt,name=body_omitted,json=bodyOmitted,proto3" json:"body_omitted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HttpResponse) Reset() {
 	*x = HttpResponse{}
-	mi := &file_sallyport_v1_call_proto_msgTypes[2]
+	mi := &file_sallyport_v1_call_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1315,7 @@ func (x *HttpResponse) String() string {
 func (*HttpResponse) ProtoMessage() {}
 
 func (x *HttpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sallyport_v1_call_proto_msgTypes[2]
+	mi := &file_sallyport_v1_call_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1328,7 @@ func (x *HttpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpResponse.ProtoReflect.Descriptor instead.
 func (*HttpResponse) Descriptor() ([]byte, []int) {
-	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{2}
+	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *HttpResponse) GetStatus() uint32 {
@@ -1228,6 +1364,13 @@ func (x *HttpResponse) GetProtocol() string {
 		return x.Protocol
 	}
 	return ""
+}
+
+func (x *HttpResponse) GetBodyOmitted() bool {
+	if x != nil {
+		return x.BodyOmitted
+	}
+	return false
 }
 
 // Attempt is one request on the wire for a call. A refusal before dialling (policy, breaker, hold, budget, concurrency) is none.
@@ -1277,7 +1420,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_sallyport_v1_call_proto_msgTypes[3]
+	mi := &file_sallyport_v1_call_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1432,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_sallyport_v1_call_proto_msgTypes[3]
+	mi := &file_sallyport_v1_call_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1445,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{3}
+	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -1453,7 +1596,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_sallyport_v1_call_proto_msgTypes[4]
+	mi := &file_sallyport_v1_call_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1608,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_sallyport_v1_call_proto_msgTypes[4]
+	mi := &file_sallyport_v1_call_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1621,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{4}
+	return file_sallyport_v1_call_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Decision) GetVerdict() Verdict {
@@ -1506,7 +1649,12 @@ var File_sallyport_v1_call_proto protoreflect.FileDescriptor
 
 const file_sallyport_v1_call_proto_rawDesc = "" +
 	"\n" +
-	"\x17sallyport/v1/call.proto\x12\fsallyport.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"S\n" +
+	"\x17sallyport/v1/call.proto\x12\fsallyport.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x01\n" +
+	"\fProbeFinding\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x124\n" +
+	"\averdict\x18\x02 \x01(\x0e2\x1a.sallyport.v1.ProbeVerdictR\averdict\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\rR\x06status\x12\x16\n" +
+	"\x06counts\x18\x04 \x01(\bR\x06counts\"S\n" +
 	"\n" +
 	"HttpHeader\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -1516,13 +1664,14 @@ const file_sallyport_v1_call_proto_rawDesc = "" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x122\n" +
 	"\aheaders\x18\x03 \x03(\v2\x18.sallyport.v1.HttpHeaderR\aheaders\x12\x12\n" +
-	"\x04body\x18\x04 \x01(\fR\x04body\"\xc0\x01\n" +
+	"\x04body\x18\x04 \x01(\fR\x04body\"\xe3\x01\n" +
 	"\fHttpResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x122\n" +
 	"\aheaders\x18\x02 \x03(\v2\x18.sallyport.v1.HttpHeaderR\aheaders\x12\x12\n" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x124\n" +
 	"\btrailers\x18\x04 \x03(\v2\x18.sallyport.v1.HttpHeaderR\btrailers\x12\x1a\n" +
-	"\bprotocol\x18\x05 \x01(\tR\bprotocol\"\x95\x06\n" +
+	"\bprotocol\x18\x05 \x01(\tR\bprotocol\x12!\n" +
+	"\fbody_omitted\x18\x06 \x01(\bR\vbodyOmitted\"\x95\x06\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.sallyport.v1.AttemptKindR\x04kind\x121\n" +
@@ -1667,7 +1816,13 @@ const file_sallyport_v1_call_proto_rawDesc = "" +
 	"\x1bOPERATION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17OPERATION_STATE_RUNNING\x10\x01\x12\x1c\n" +
 	"\x18OPERATION_STATE_FINISHED\x10\x02\x12\x1b\n" +
-	"\x17OPERATION_STATE_UNKNOWN\x10\x03Be\n" +
+	"\x17OPERATION_STATE_UNKNOWN\x10\x03*\xa1\x01\n" +
+	"\fProbeVerdict\x12\x1d\n" +
+	"\x19PROBE_VERDICT_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15PROBE_VERDICT_NOTHING\x10\x01\x12\x19\n" +
+	"\x15PROBE_VERDICT_APPLIED\x10\x02\x12\x1d\n" +
+	"\x19PROBE_VERDICT_NOT_APPLIED\x10\x03\x12\x1d\n" +
+	"\x19PROBE_VERDICT_IN_PROGRESS\x10\x04Be\n" +
 	"\x16io.github.sallyport.v1B\tCallProtoP\x01Z>github.com/sallyport/sallyport/gen/go/sallyport/v1;sallyportv1b\x06proto3"
 
 var (
@@ -1682,8 +1837,8 @@ func file_sallyport_v1_call_proto_rawDescGZIP() []byte {
 	return file_sallyport_v1_call_proto_rawDescData
 }
 
-var file_sallyport_v1_call_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_sallyport_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_sallyport_v1_call_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
+var file_sallyport_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_sallyport_v1_call_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: sallyport.v1.Outcome
 	(Effect)(0),                   // 1: sallyport.v1.Effect
@@ -1699,36 +1854,40 @@ var file_sallyport_v1_call_proto_goTypes = []any{
 	(FanOutMode)(0),               // 11: sallyport.v1.FanOutMode
 	(FanOutOutcome)(0),            // 12: sallyport.v1.FanOutOutcome
 	(OperationState)(0),           // 13: sallyport.v1.OperationState
-	(*HttpHeader)(nil),            // 14: sallyport.v1.HttpHeader
-	(*HttpRequest)(nil),           // 15: sallyport.v1.HttpRequest
-	(*HttpResponse)(nil),          // 16: sallyport.v1.HttpResponse
-	(*Attempt)(nil),               // 17: sallyport.v1.Attempt
-	(*Decision)(nil),              // 18: sallyport.v1.Decision
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(ProbeVerdict)(0),             // 14: sallyport.v1.ProbeVerdict
+	(*ProbeFinding)(nil),          // 15: sallyport.v1.ProbeFinding
+	(*HttpHeader)(nil),            // 16: sallyport.v1.HttpHeader
+	(*HttpRequest)(nil),           // 17: sallyport.v1.HttpRequest
+	(*HttpResponse)(nil),          // 18: sallyport.v1.HttpResponse
+	(*Attempt)(nil),               // 19: sallyport.v1.Attempt
+	(*Decision)(nil),              // 20: sallyport.v1.Decision
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
 }
 var file_sallyport_v1_call_proto_depIdxs = []int32{
-	14, // 0: sallyport.v1.HttpRequest.headers:type_name -> sallyport.v1.HttpHeader
-	14, // 1: sallyport.v1.HttpResponse.headers:type_name -> sallyport.v1.HttpHeader
-	14, // 2: sallyport.v1.HttpResponse.trailers:type_name -> sallyport.v1.HttpHeader
-	7,  // 3: sallyport.v1.Attempt.kind:type_name -> sallyport.v1.AttemptKind
-	19, // 4: sallyport.v1.Attempt.offset:type_name -> google.protobuf.Duration
-	19, // 5: sallyport.v1.Attempt.waited:type_name -> google.protobuf.Duration
-	19, // 6: sallyport.v1.Attempt.queued:type_name -> google.protobuf.Duration
-	19, // 7: sallyport.v1.Attempt.timeout:type_name -> google.protobuf.Duration
-	19, // 8: sallyport.v1.Attempt.duration:type_name -> google.protobuf.Duration
-	2,  // 9: sallyport.v1.Attempt.evidence:type_name -> sallyport.v1.Evidence
-	3,  // 10: sallyport.v1.Attempt.failure:type_name -> sallyport.v1.Failure
-	18, // 11: sallyport.v1.Attempt.decision:type_name -> sallyport.v1.Decision
-	20, // 12: sallyport.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	5,  // 13: sallyport.v1.Decision.verdict:type_name -> sallyport.v1.Verdict
-	4,  // 14: sallyport.v1.Decision.reason:type_name -> sallyport.v1.Reason
-	19, // 15: sallyport.v1.Decision.wait:type_name -> google.protobuf.Duration
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	21, // 0: sallyport.v1.ProbeFinding.time:type_name -> google.protobuf.Timestamp
+	14, // 1: sallyport.v1.ProbeFinding.verdict:type_name -> sallyport.v1.ProbeVerdict
+	16, // 2: sallyport.v1.HttpRequest.headers:type_name -> sallyport.v1.HttpHeader
+	16, // 3: sallyport.v1.HttpResponse.headers:type_name -> sallyport.v1.HttpHeader
+	16, // 4: sallyport.v1.HttpResponse.trailers:type_name -> sallyport.v1.HttpHeader
+	7,  // 5: sallyport.v1.Attempt.kind:type_name -> sallyport.v1.AttemptKind
+	22, // 6: sallyport.v1.Attempt.offset:type_name -> google.protobuf.Duration
+	22, // 7: sallyport.v1.Attempt.waited:type_name -> google.protobuf.Duration
+	22, // 8: sallyport.v1.Attempt.queued:type_name -> google.protobuf.Duration
+	22, // 9: sallyport.v1.Attempt.timeout:type_name -> google.protobuf.Duration
+	22, // 10: sallyport.v1.Attempt.duration:type_name -> google.protobuf.Duration
+	2,  // 11: sallyport.v1.Attempt.evidence:type_name -> sallyport.v1.Evidence
+	3,  // 12: sallyport.v1.Attempt.failure:type_name -> sallyport.v1.Failure
+	20, // 13: sallyport.v1.Attempt.decision:type_name -> sallyport.v1.Decision
+	21, // 14: sallyport.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	5,  // 15: sallyport.v1.Decision.verdict:type_name -> sallyport.v1.Verdict
+	4,  // 16: sallyport.v1.Decision.reason:type_name -> sallyport.v1.Reason
+	22, // 17: sallyport.v1.Decision.wait:type_name -> google.protobuf.Duration
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_sallyport_v1_call_proto_init() }
@@ -1741,8 +1900,8 @@ func file_sallyport_v1_call_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sallyport_v1_call_proto_rawDesc), len(file_sallyport_v1_call_proto_rawDesc)),
-			NumEnums:      14,
-			NumMessages:   5,
+			NumEnums:      15,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -836,7 +836,19 @@ type Operation struct {
 	// When the ledger first heard of it.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it last changed.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// One sentence for a person; no secrets, no body text.
+	Detail string `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`
+	// What its caller should do.
+	Next NextStep `protobuf:"varint,11,opt,name=next,proto3,enum=sallyport.v1.NextStep" json:"next,omitempty"`
+	// Submitting it again with the same operation_id cannot add an effect.
+	RetrySafe bool `protobuf:"varint,12,opt,name=retry_safe,json=retrySafe,proto3" json:"retry_safe,omitempty"`
+	// The policy that ruled it and its revision, for example "policies/payments@7".
+	Policy string `protobuf:"bytes,13,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The status probes made so far, in order. They are neither in attempts nor in sends.
+	Probes []*ProbeFinding `protobuf:"bytes,14,rep,name=probes,proto3" json:"probes,omitempty"`
+	// The id is free: the next call under it is sent.
+	Free          bool `protobuf:"varint,15,opt,name=free,proto3" json:"free,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -934,6 +946,48 @@ func (x *Operation) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Operation) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Operation) GetNext() NextStep {
+	if x != nil {
+		return x.Next
+	}
+	return NextStep_NEXT_STEP_UNSPECIFIED
+}
+
+func (x *Operation) GetRetrySafe() bool {
+	if x != nil {
+		return x.RetrySafe
+	}
+	return false
+}
+
+func (x *Operation) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *Operation) GetProbes() []*ProbeFinding {
+	if x != nil {
+		return x.Probes
+	}
+	return nil
+}
+
+func (x *Operation) GetFree() bool {
+	if x != nil {
+		return x.Free
+	}
+	return false
+}
+
 // GetOperationRequest asks for one operation.
 type GetOperationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1009,7 +1063,19 @@ type GetOperationResponse struct {
 	// When the ledger first heard of it.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it last changed.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// One sentence for a person; no secrets, no body text.
+	Detail string `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`
+	// What its caller should do.
+	Next NextStep `protobuf:"varint,11,opt,name=next,proto3,enum=sallyport.v1.NextStep" json:"next,omitempty"`
+	// Submitting it again with the same operation_id cannot add an effect.
+	RetrySafe bool `protobuf:"varint,12,opt,name=retry_safe,json=retrySafe,proto3" json:"retry_safe,omitempty"`
+	// The policy that ruled it and its revision, for example "policies/payments@7".
+	Policy string `protobuf:"bytes,13,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The status probes made so far, in order. They are neither in attempts nor in sends.
+	Probes []*ProbeFinding `protobuf:"bytes,14,rep,name=probes,proto3" json:"probes,omitempty"`
+	// The id is free: the next call under it is sent.
+	Free          bool `protobuf:"varint,15,opt,name=free,proto3" json:"free,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1105,6 +1171,48 @@ func (x *GetOperationResponse) GetUpdateTime() *timestamppb.Timestamp {
 		return x.UpdateTime
 	}
 	return nil
+}
+
+func (x *GetOperationResponse) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *GetOperationResponse) GetNext() NextStep {
+	if x != nil {
+		return x.Next
+	}
+	return NextStep_NEXT_STEP_UNSPECIFIED
+}
+
+func (x *GetOperationResponse) GetRetrySafe() bool {
+	if x != nil {
+		return x.RetrySafe
+	}
+	return false
+}
+
+func (x *GetOperationResponse) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *GetOperationResponse) GetProbes() []*ProbeFinding {
+	if x != nil {
+		return x.Probes
+	}
+	return nil
+}
+
+func (x *GetOperationResponse) GetFree() bool {
+	if x != nil {
+		return x.Free
+	}
+	return false
 }
 
 // ListOperationsRequest asks for a page of operations.
@@ -1405,7 +1513,7 @@ const file_sallyport_v1_call_service_proto_rawDesc = "" +
 	"\aresults\x18\x02 \x03(\v2\x1a.sallyport.v1.BranchResultR\aresults\"V\n" +
 	"\fBranchResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x126\n" +
-	"\bresponse\x18\x02 \x01(\v2\x1a.sallyport.v1.CallResponseR\bresponse\"\xd4\x03\n" +
+	"\bresponse\x18\x02 \x01(\v2\x1a.sallyport.v1.CallResponseR\bresponse\"\x97\x05\n" +
 	"\tOperation\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x122\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1c.sallyport.v1.OperationStateR\x05state\x12/\n" +
@@ -1417,10 +1525,18 @@ const file_sallyport_v1_call_service_proto_rawDesc = "" +
 	"\vcreate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\"P\n" +
+	"updateTime\x12\x16\n" +
+	"\x06detail\x18\n" +
+	" \x01(\tR\x06detail\x12*\n" +
+	"\x04next\x18\v \x01(\x0e2\x16.sallyport.v1.NextStepR\x04next\x12\x1d\n" +
+	"\n" +
+	"retry_safe\x18\f \x01(\bR\tretrySafe\x12\x16\n" +
+	"\x06policy\x18\r \x01(\tR\x06policy\x122\n" +
+	"\x06probes\x18\x0e \x03(\v2\x1a.sallyport.v1.ProbeFindingR\x06probes\x12\x12\n" +
+	"\x04free\x18\x0f \x01(\bR\x04free\"P\n" +
 	"\x13GetOperationRequest\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x16\n" +
-	"\x06caller\x18\x02 \x01(\tR\x06caller\"\xdf\x03\n" +
+	"\x06caller\x18\x02 \x01(\tR\x06caller\"\xa2\x05\n" +
 	"\x14GetOperationResponse\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x122\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1c.sallyport.v1.OperationStateR\x05state\x12/\n" +
@@ -1432,7 +1548,15 @@ const file_sallyport_v1_call_service_proto_rawDesc = "" +
 	"\vcreate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\"\x9f\x01\n" +
+	"updateTime\x12\x16\n" +
+	"\x06detail\x18\n" +
+	" \x01(\tR\x06detail\x12*\n" +
+	"\x04next\x18\v \x01(\x0e2\x16.sallyport.v1.NextStepR\x04next\x12\x1d\n" +
+	"\n" +
+	"retry_safe\x18\f \x01(\bR\tretrySafe\x12\x16\n" +
+	"\x06policy\x18\r \x01(\tR\x06policy\x122\n" +
+	"\x06probes\x18\x0e \x03(\v2\x1a.sallyport.v1.ProbeFindingR\x06probes\x12\x12\n" +
+	"\x04free\x18\x0f \x01(\bR\x04free\"\x9f\x01\n" +
 	"\x15ListOperationsRequest\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.sallyport.v1.OperationStateR\x05state\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1504,6 +1628,7 @@ var file_sallyport_v1_call_service_proto_goTypes = []any{
 	(FanOutMode)(0),                    // 28: sallyport.v1.FanOutMode
 	(FanOutOutcome)(0),                 // 29: sallyport.v1.FanOutOutcome
 	(OperationState)(0),                // 30: sallyport.v1.OperationState
+	(*ProbeFinding)(nil),               // 31: sallyport.v1.ProbeFinding
 }
 var file_sallyport_v1_call_service_proto_depIdxs = []int32{
 	16, // 0: sallyport.v1.CallRequest.request:type_name -> sallyport.v1.HttpRequest
@@ -1540,34 +1665,38 @@ var file_sallyport_v1_call_service_proto_depIdxs = []int32{
 	24, // 31: sallyport.v1.Operation.response:type_name -> sallyport.v1.HttpResponse
 	20, // 32: sallyport.v1.Operation.create_time:type_name -> google.protobuf.Timestamp
 	20, // 33: sallyport.v1.Operation.update_time:type_name -> google.protobuf.Timestamp
-	30, // 34: sallyport.v1.GetOperationResponse.state:type_name -> sallyport.v1.OperationState
-	22, // 35: sallyport.v1.GetOperationResponse.outcome:type_name -> sallyport.v1.Outcome
-	23, // 36: sallyport.v1.GetOperationResponse.effect:type_name -> sallyport.v1.Effect
-	26, // 37: sallyport.v1.GetOperationResponse.reason:type_name -> sallyport.v1.Reason
-	25, // 38: sallyport.v1.GetOperationResponse.attempts:type_name -> sallyport.v1.Attempt
-	24, // 39: sallyport.v1.GetOperationResponse.response:type_name -> sallyport.v1.HttpResponse
-	20, // 40: sallyport.v1.GetOperationResponse.create_time:type_name -> google.protobuf.Timestamp
-	20, // 41: sallyport.v1.GetOperationResponse.update_time:type_name -> google.protobuf.Timestamp
-	30, // 42: sallyport.v1.ListOperationsRequest.state:type_name -> sallyport.v1.OperationState
-	8,  // 43: sallyport.v1.ListOperationsResponse.operations:type_name -> sallyport.v1.Operation
-	8,  // 44: sallyport.v1.ReconcileOperationResponse.operation:type_name -> sallyport.v1.Operation
-	0,  // 45: sallyport.v1.CallService.Call:input_type -> sallyport.v1.CallRequest
-	2,  // 46: sallyport.v1.CallService.StreamCall:input_type -> sallyport.v1.StreamCallRequest
-	4,  // 47: sallyport.v1.CallService.FanOut:input_type -> sallyport.v1.FanOutRequest
-	9,  // 48: sallyport.v1.CallService.GetOperation:input_type -> sallyport.v1.GetOperationRequest
-	11, // 49: sallyport.v1.CallService.ListOperations:input_type -> sallyport.v1.ListOperationsRequest
-	13, // 50: sallyport.v1.CallService.ReconcileOperation:input_type -> sallyport.v1.ReconcileOperationRequest
-	1,  // 51: sallyport.v1.CallService.Call:output_type -> sallyport.v1.CallResponse
-	3,  // 52: sallyport.v1.CallService.StreamCall:output_type -> sallyport.v1.StreamCallResponse
-	6,  // 53: sallyport.v1.CallService.FanOut:output_type -> sallyport.v1.FanOutResponse
-	10, // 54: sallyport.v1.CallService.GetOperation:output_type -> sallyport.v1.GetOperationResponse
-	12, // 55: sallyport.v1.CallService.ListOperations:output_type -> sallyport.v1.ListOperationsResponse
-	14, // 56: sallyport.v1.CallService.ReconcileOperation:output_type -> sallyport.v1.ReconcileOperationResponse
-	51, // [51:57] is the sub-list for method output_type
-	45, // [45:51] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	27, // 34: sallyport.v1.Operation.next:type_name -> sallyport.v1.NextStep
+	31, // 35: sallyport.v1.Operation.probes:type_name -> sallyport.v1.ProbeFinding
+	30, // 36: sallyport.v1.GetOperationResponse.state:type_name -> sallyport.v1.OperationState
+	22, // 37: sallyport.v1.GetOperationResponse.outcome:type_name -> sallyport.v1.Outcome
+	23, // 38: sallyport.v1.GetOperationResponse.effect:type_name -> sallyport.v1.Effect
+	26, // 39: sallyport.v1.GetOperationResponse.reason:type_name -> sallyport.v1.Reason
+	25, // 40: sallyport.v1.GetOperationResponse.attempts:type_name -> sallyport.v1.Attempt
+	24, // 41: sallyport.v1.GetOperationResponse.response:type_name -> sallyport.v1.HttpResponse
+	20, // 42: sallyport.v1.GetOperationResponse.create_time:type_name -> google.protobuf.Timestamp
+	20, // 43: sallyport.v1.GetOperationResponse.update_time:type_name -> google.protobuf.Timestamp
+	27, // 44: sallyport.v1.GetOperationResponse.next:type_name -> sallyport.v1.NextStep
+	31, // 45: sallyport.v1.GetOperationResponse.probes:type_name -> sallyport.v1.ProbeFinding
+	30, // 46: sallyport.v1.ListOperationsRequest.state:type_name -> sallyport.v1.OperationState
+	8,  // 47: sallyport.v1.ListOperationsResponse.operations:type_name -> sallyport.v1.Operation
+	8,  // 48: sallyport.v1.ReconcileOperationResponse.operation:type_name -> sallyport.v1.Operation
+	0,  // 49: sallyport.v1.CallService.Call:input_type -> sallyport.v1.CallRequest
+	2,  // 50: sallyport.v1.CallService.StreamCall:input_type -> sallyport.v1.StreamCallRequest
+	4,  // 51: sallyport.v1.CallService.FanOut:input_type -> sallyport.v1.FanOutRequest
+	9,  // 52: sallyport.v1.CallService.GetOperation:input_type -> sallyport.v1.GetOperationRequest
+	11, // 53: sallyport.v1.CallService.ListOperations:input_type -> sallyport.v1.ListOperationsRequest
+	13, // 54: sallyport.v1.CallService.ReconcileOperation:input_type -> sallyport.v1.ReconcileOperationRequest
+	1,  // 55: sallyport.v1.CallService.Call:output_type -> sallyport.v1.CallResponse
+	3,  // 56: sallyport.v1.CallService.StreamCall:output_type -> sallyport.v1.StreamCallResponse
+	6,  // 57: sallyport.v1.CallService.FanOut:output_type -> sallyport.v1.FanOutResponse
+	10, // 58: sallyport.v1.CallService.GetOperation:output_type -> sallyport.v1.GetOperationResponse
+	12, // 59: sallyport.v1.CallService.ListOperations:output_type -> sallyport.v1.ListOperationsResponse
+	14, // 60: sallyport.v1.CallService.ReconcileOperation:output_type -> sallyport.v1.ReconcileOperationResponse
+	55, // [55:61] is the sub-list for method output_type
+	49, // [49:55] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_sallyport_v1_call_service_proto_init() }

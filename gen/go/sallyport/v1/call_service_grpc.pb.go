@@ -52,7 +52,8 @@ type CallServiceClient interface {
 	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*GetOperationResponse, error)
 	// Lists the operations of the caller, the newest first.
 	ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error)
-	// Runs the status probe of an operation now and returns what is known after it.
+	// Runs the status probe of an operation now and returns what is known after it. FAILED_PRECONDITION when no policy has a
+	// probe for it. An operation whose effect is not unknown is returned as it is.
 	ReconcileOperation(ctx context.Context, in *ReconcileOperationRequest, opts ...grpc.CallOption) (*ReconcileOperationResponse, error)
 }
 
@@ -152,7 +153,8 @@ type CallServiceServer interface {
 	GetOperation(context.Context, *GetOperationRequest) (*GetOperationResponse, error)
 	// Lists the operations of the caller, the newest first.
 	ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error)
-	// Runs the status probe of an operation now and returns what is known after it.
+	// Runs the status probe of an operation now and returns what is known after it. FAILED_PRECONDITION when no policy has a
+	// probe for it. An operation whose effect is not unknown is returned as it is.
 	ReconcileOperation(context.Context, *ReconcileOperationRequest) (*ReconcileOperationResponse, error)
 	mustEmbedUnimplementedCallServiceServer()
 }

@@ -1,0 +1,237 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+)
+
+const (
+	// firstPause is that between the first two probes while a caller waits; it doubles up to longestPause.
+	firstPause   = 100 * time.Millisecond
+	longestPause = 2 * time.Second
+	// Later it goes on with longer ones, laterTries times.
+	laterPause   = time.Second
+	laterLongest = 15 * time.Minute
+	laterTries   = 14
+	// probeWithin is the time one probe is given where no caller waits.
+	probeWithin = 10 * time.Second
+)
+
+// inDoubt: a final that a status probe may settle.
+func (l *lead) inDoubt(f *call.Final) bool {
+	return l.ask.Probe != nil && f.Effect == call.EffectUnknown && l.record.MustNotRepeat
+}
+
+// inquiry is the questions that are asked about one operation.
+type inquiry struct {
+	*Probe
+	observer Observer
+	// lastByte is when the last byte may have been sent.
+	lastByte time.Time
+	findings []Finding
+	agree    int // "not applied" that count, in a row
+}
+
+// ask makes one probe.
+func (q *inquiry) ask(ctx context.Context, until time.Time) (Verdict, *call.Response) {
+	now := time.Now()
+	r := q.Ask(ctx, until)
+	f := Finding{Time: now.UTC(), Verdict: q.judge(r)}
+	if r != nil {
+		f.Status = r.Status
+	}
+	f.Counts = f.Verdict == VerdictNotApplied && q.Authoritative && q.Settle > 0 && !now.Before(q.settled())
+	if f.Counts {
+		q.agree++
+	} else {
+		q.agree = 0
+	}
+	q.findings = append(q.findings, f)
+	q.observer.Probed(ctx, &f)
+	return f.Verdict, r
+}
+
+// settled is when a "not applied" begins to count: the original may be under way until then.
+func (q *inquiry) settled() time.Time { return q.lastByte.Add(q.Settle) }
+
+// proved: two "not applied" in a row say that nothing was done.
+func (q *inquiry) proved() bool { return q.agree >= 2 }
+
+// mayProve: asking again can prove that.
+func (q *inquiry) mayProve() bool { return q.Authoritative && q.Settle > 0 }
+
+// inquire asks while the caller waits. What was applied is told as the answer; what provably was not is sent once more.
+func (l *lead) inquire(ctx context.Context, f *call.Final) call.Final {
+	q := l.inquiry(f)
+	defer func() { l.probes = q.findings }()
+	for pause := firstPause; ctx.Err() == nil && time.Now().Before(l.ask.Work); pause = min(2*pause, longestPause) {
+		verdict, answer := q.ask(ctx, l.ask.Work)
+		switch {
+		case verdict == VerdictApplied:
+			return applied(f, answer)
+		case q.proved():
+			return l.sendAfresh(ctx, f)
+		}
+		next := time.Now().Add(pause)
+		if verdict == VerdictNotApplied && q.mayProve() && next.Before(q.settled()) {
+			next = q.settled()
+		}
+		if !next.Before(l.ask.Work) {
+			break
+		}
+		sleep(ctx, next)
+	}
+	return *f
+}
+
+// inquiry begins the questions about what f left open.
+func (l *lead) inquiry(f *call.Final) *inquiry {
+	return &inquiry{Probe: l.ask.Probe, observer: l.cfg.Observer, lastByte: lastByte(f.Attempts), findings: l.probes}
+}
+
+// lastByte is when the last attempt ended: no byte of it was sent later.
+func lastByte(attempts []call.Attempt) time.Time {
+	var last time.Time
+	for i := range attempts {
+		last = latest(last, attempts[i].Start.Add(attempts[i].Duration))
+	}
+	return last
+}
+
+// applied is the final once the probe has said so: its answer is the operation's.
+func applied(f *call.Final, answer *call.Response) call.Final {
+	found := *f
+	found.Outcome, found.Effect, found.Reason, found.Next = call.OutcomeSuccess, call.EffectAnswered, call.ReasonSuccess, call.NextStepDone
+	found.Detail = "the answer was lost; the status probe says that the operation was applied, and this is what it answered"
+	found.Response, found.RetryAfter = answer, 0
+	found.Told = call.Told{Outcome: found.Outcome, Reason: found.Reason}
+	return found
+}
+
+// sendAfresh makes the call once more: the first one provably had no effect.
+func (l *lead) sendAfresh(ctx context.Context, f *call.Final) call.Final {
+	l.call.Before = call.Before{}
+	again := l.ask.Send(ctx, &l.call)
+	before := uint32(len(f.Attempts)) //nolint:gosec // a handful
+	for i := range again.Attempts {
+		again.Attempts[i].Number += before
+	}
+	again.Attempts = append(f.Attempts[:before:before], again.Attempts...)
+	again.Sends += f.Sends
+	again.Detail += " (the status probe proved that an earlier attempt was not applied)"
+	if again.FirstSend.IsZero() {
+		again.FirstSend = f.FirstSend
+	}
+	return again
+}
+
+// inquireLater goes on asking after the caller has got his unknown.
+func (o *Operations) inquireLater(k Key, p *Probe) {
+	pause := max(laterPause, p.Settle)
+	for range laterTries {
+		if !o.rest(pause) {
+			return
+		}
+		pause = min(2*pause, laterLongest)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*probeWithin)
+		r, err := o.Reconcile(ctx, k, func(*Record) (*Probe, error) { return p, nil })
+		cancel()
+		if err == nil && r.State != StateUnknown && r.State != StateRunning || errors.Is(err, ErrNotFound) {
+			return
+		}
+	}
+}
+
+// sleep returns at that instant, or when ctx ends.
+func sleep(ctx context.Context, until time.Time) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Reconcile asks the status probe now, and again if that can prove something, and tells what is known after it. One that is under way is
+// told as it is, and so is one that is not unknown. probe finds the probe of an operation; its error is returned.
+func (o *Operations) Reconcile(ctx context.Context, k Key, probe func(*Record) (*Probe, error)) (Record, error) {
+	e, takes, err := o.enter(k, Fingerprint{})
+	switch {
+	case err != nil:
+		return Record{}, err
+	case !takes:
+		return o.Get(ctx, k)
+	}
+	defer close(e.begun) // whoever asked for the id meanwhile looks again
+	defer o.leave(e)
+	r, err := o.Get(ctx, k)
+	if err != nil || r.State != StateUnknown {
+		return r, err
+	}
+	p, err := probe(&r)
+	if err != nil {
+		return r, err
+	}
+	d, err := decodeDetails(r.Details)
+	if err != nil {
+		return r, o.failed("read", err)
+	}
+	f := call.Final{Attempts: d.attempts()}
+	q := &inquiry{Probe: p, observer: o.cfg.Observer, lastByte: lastByte(f.Attempts), findings: d.Probes}
+	if q.lastByte.IsZero() {
+		q.lastByte = r.UpdateTime // of a start of the broker that ended in the middle
+	}
+	o.question(ctx, q, &r, &d)
+	d.Probes = q.findings
+	if r.Details, err = d.encode(); err != nil {
+		return r, fmt.Errorf("reconcile: %w", err)
+	}
+	r.UpdateTime = time.Now().UTC()
+	if err := o.write(&r); err != nil {
+		return r, o.failed("write", err)
+	}
+	return r, nil
+}
+
+// question asks once, and once more where two that agree prove something, and puts what it found into the record.
+func (o *Operations) question(ctx context.Context, q *inquiry, r *Record, d *details) {
+	for range 2 {
+		until := time.Now().Add(probeWithin)
+		if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
+			until = deadline
+		}
+		verdict, answer := q.ask(ctx, until)
+		switch {
+		case verdict == VerdictApplied:
+			r.State, r.Effect, r.Outcome, r.Reason = StateFinished, call.EffectAnswered, call.OutcomeSuccess, call.ReasonSuccess
+			r.Told = call.Told{Outcome: r.Outcome, Reason: r.Reason}
+			r.answer(d, answer)
+			d.Next, d.Detail = call.NextStepDone, "the status probe says that the operation was applied, and this is what it answered"
+			r.retain(time.Now(), 0)
+			return
+		case q.proved():
+			r.State, r.Effect, r.Fingerprint, r.Told, r.FirstSend = StateFinished, call.EffectNone, Fingerprint{}, call.Told{}, time.Time{}
+			d.Next, d.RetrySafe, d.Detail = call.NextStepRetry, true, "the status probe proved that the operation was not applied; its id is free for one more send"
+			r.retain(time.Now(), 0)
+			return
+		case !q.last().Counts:
+			return
+		}
+		sleep(ctx, time.Now().Add(firstPause))
+	}
+}
+
+func (q *inquiry) last() *Finding { return &q.findings[len(q.findings)-1] }
+
+// answer puts an answer into the record.
+func (r *Record) answer(d *details, a *call.Response) {
+	r.Status, r.BodyBytes, r.Body = a.Status, int64(len(a.Body)), nil
+	if r.BodyBytes <= mostBody {
+		r.Body = a.Body
+	}
+	d.Head = &head{Headers: fieldsOf(a.Headers), Trailers: fieldsOf(a.Trailers), Protocol: a.Protocol}
+}

@@ -1,0 +1,222 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+)
+
+// begin asks the ledger for the lead. It returns in the time of the call, whatever the ledger does; a lead that is granted after that
+// is given back.
+func (o *Operations) begin(ctx context.Context, e *entry, a *Ask) (Record, error) {
+	start, err := startOf(e, a, o.cfg.Owner)
+	if err != nil {
+		o.leave(e)
+		close(e.begun)
+		return Record{}, err
+	}
+	var stands Record // written before begun is closed
+	o.tasks.Go(func() {
+		defer close(e.begun)
+		stands, e.led, e.err = o.claim(context.WithoutCancel(ctx), &start)
+		if e.err != nil {
+			e.err = o.failed("begin", e.err)
+		}
+		if e.led && !o.took(e, &stands) {
+			e.led = false
+			o.giveUp(&stands)
+		}
+		if !e.led {
+			o.leave(e)
+		}
+	})
+	w := waiter{ctx, time.NewTimer(time.Until(a.Work))}
+	defer w.timer.Stop()
+	if !w.until(e.begun) && o.giveUpWaiting(e) {
+		return Record{}, &UnavailableError{errSlow}
+	}
+	<-e.begun
+	return stands, e.err
+}
+
+func startOf(e *entry, a *Ask, owner string) (Record, error) {
+	q := Request{Method: a.Call.Method, URL: a.Call.Target.Scheme + "://" + a.Call.Target.Authority + a.Call.Target.RequestTarget}
+	if a.Probe != nil {
+		q.Probe = a.Probe.URL
+	}
+	request, err := q.encode()
+	if err != nil {
+		return Record{}, err
+	}
+	now := time.Now()
+	return Record{
+		Key: e.key, Owner: owner, Fingerprint: e.fingerprint, State: StateRunning, MustNotRepeat: a.MustNotRepeat,
+		Effect: call.EffectNone, CreateTime: now, UpdateTime: now, Until: now.Add(tombstone), Request: request,
+	}, nil
+}
+
+// claim begins an operation in the ledger. One that this very process began and never sent, since the ledger answered too late or not
+// at all, is taken over.
+func (o *Operations) claim(ctx context.Context, start *Record) (Record, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, onceWithin)
+	defer cancel()
+	for {
+		stands, led, err := o.cfg.Ledger.Begin(ctx, start)
+		if err != nil || led || stands.State != StateRunning || stands.Owner != o.cfg.Owner {
+			return stands, led, err //nolint:wrapcheck // explained by begin
+		}
+		stands.unsent()
+		if err := o.cfg.Ledger.Write(ctx, &stands); err != nil && !errors.Is(err, ErrSuperseded) {
+			return stands, false, err //nolint:wrapcheck // explained by begin
+		}
+	}
+}
+
+// unsent makes the record of a lead that ended before anything was sent.
+func (r *Record) unsent() {
+	r.Fingerprint, r.State, r.UpdateTime = Fingerprint{}, StateFinished, time.Now()
+}
+
+// giveUp gives a lead back that nobody waits for any more. Nothing was sent. If it fails, claim mends it.
+func (o *Operations) giveUp(r *Record) {
+	r.unsent()
+	if err := o.write(r); err != nil {
+		_ = o.failed("write", err)
+	}
+}
+
+// giveUpWaiting reports whether the ledger has not answered yet; then its answer will be given back.
+func (o *Operations) giveUpWaiting(e *entry) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e.record.Epoch != 0 {
+		return false
+	}
+	e.gone = true
+	return true
+}
+
+// took puts what the ledger granted in force, unless its caller has given up.
+func (o *Operations) took(e *entry, stands *Record) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e.gone {
+		return false
+	}
+	e.record = *stands
+	return true
+}
+
+// lead is one call that is made under an id.
+type lead struct {
+	*Operations
+	entry  *entry
+	ask    *Ask
+	call   call.Call
+	record Record // as the ledger has it now
+	probes []Finding
+}
+
+// run makes the call and sees to it that what became of it is written. An attempt that runs on is waited for elsewhere.
+func (o *Operations) run(ctx context.Context, e *entry, a *Ask, stands *Record) Answer {
+	l := &lead{Operations: o, entry: e, ask: a, call: *a.Call, record: *stands}
+	l.call.MayRunOn = true
+	l.call.Before = call.Before{FirstSend: stands.FirstSend, Unknown: stands.Effect == call.EffectUnknown}
+	// The caller's going away ends the call only if nobody else waits for it.
+	sending, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(errOver)
+	o.sends(e, cancel)
+	stay := context.AfterFunc(ctx, func() { o.leaderLeft(e, context.Cause(ctx)) })
+	defer stay()
+	returned := false
+	defer func() {
+		if !returned { // a panic: what was sent is not known
+			l.finish(l.lost())
+		}
+	}()
+	final := a.Send(sending, &l.call)
+	if final.Late == nil && l.inDoubt(&final) {
+		final = l.inquire(sending, &final)
+	}
+	returned = true
+	o.awaitWritten(ctx, l.landed(&final))
+	final.Late = nil
+	return Answer{Final: final, Policy: a.Policy}
+}
+
+var errOver = errors.New("the call is over")
+
+// sends makes the call one that can be cancelled.
+func (o *Operations) sends(e *entry, cancel context.CancelCauseFunc) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e.cancel = cancel
+}
+
+// leaderLeft ends the call whose caller is gone, unless others wait for it.
+func (o *Operations) leaderLeft(e *entry, cause error) {
+	o.mu.Lock()
+	e.gone = true
+	waiting, cancel := e.joiners > 0, e.cancel
+	o.mu.Unlock()
+	if !waiting {
+		cancel(cause)
+	}
+}
+
+// lost is the final of a call that panicked.
+func (l *lead) lost() *call.Final {
+	f := &call.Final{
+		Outcome: call.OutcomeUnknown, Effect: call.EffectUnknown, Reason: call.ReasonNotRepeatable,
+		Detail:    "the broker failed during this call; whether it had an effect is not known",
+		RetrySafe: !l.ask.MustNotRepeat, Next: call.NextStepRetry,
+		OperationID: l.call.OperationID, FirstSend: l.call.Arrived, Elapsed: time.Since(l.call.Arrived),
+	}
+	if l.ask.MustNotRepeat {
+		f.Told, f.Next = call.Told{Outcome: f.Outcome, Reason: f.Reason}, call.NextStepReconcile
+	}
+	return f
+}
+
+// landed has what became of the call written. What it returns is closed once that was done, or tried where an attempt runs on.
+func (l *lead) landed(f *call.Final) <-chan struct{} {
+	if f.Late == nil {
+		l.finish(f)
+		return l.entry.saved
+	}
+	l.publish(f)
+	outlived, tried := *f, make(chan struct{}) // closed by the goroutine below
+	l.tasks.Go(func() {
+		if err := l.write(&l.record); err != nil {
+			_ = l.failed("write", err) // a crash from here on reads back as unknown in any case
+		}
+		close(tried)
+		late := <-outlived.Late
+		if late.Effect == call.EffectUnknown {
+			late.Outcome, late.Reason = outlived.Outcome, outlived.Reason // what the caller got is still so
+		}
+		l.finish(&late)
+	})
+	return tried
+}
+
+// publish makes f what is known of the operation.
+func (l *lead) publish(f *call.Final) {
+	l.record.become(f, l.ask, l.probes, l.cfg.Log)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entry.record = l.record
+}
+
+// finish gives all who wait their answer, and has it written.
+func (l *lead) finish(f *call.Final) {
+	l.publish(f)
+	l.entry.answer = Answer{Final: *f, Policy: l.ask.Policy}
+	close(l.entry.answered)
+	l.tasks.Go(func() { l.save(l.entry, &l.record) })
+	if l.inDoubt(f) {
+		l.tasks.Go(func() { l.inquireLater(l.entry.key, l.ask.Probe) })
+	}
+}
