@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/engine"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/operation"
+	"github.com/sallyport/sallyport/store/memory"
 	"github.com/sallyport/sallyport/tracing"
 )
 
@@ -21,7 +24,11 @@ func logOf(t *testing.T, accessLog bool, sender engine.Sender, requests ...*pb.C
 	t.Helper()
 	out := &logBuffer{}
 	observer, g := &tracing.Observer{}, guard.New(guard.Config{})
+	ledger := memory.NewLedger(time.Now())
+	operations := NewOperations(operation.Config{Ledger: ledger, Keeper: ledger, Owner: "broker-under-test@1", Log: newLog(&logBuffer{})}, observer)
+	t.Cleanup(func() { operations.Close(context.WithoutCancel(t.Context())) })
 	service := NewCallService(CallConfig{
+		Operations: operations,
 		Engine: engine.New(sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1",
 		Log: newLog(out), AccessLog: accessLog,
 	}, compile(t))

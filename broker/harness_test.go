@@ -24,7 +24,9 @@ import (
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/engine"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/operation"
 	"github.com/sallyport/sallyport/policy"
+	"github.com/sallyport/sallyport/store/memory"
 	"github.com/sallyport/sallyport/tracing"
 )
 
@@ -70,12 +72,18 @@ func start(t testing.TB, s setup) *running {
 		table = nil
 	}
 	r := &running{log: &logBuffer{}}
+	ledger := memory.NewLedger(time.Now())
 	observer := s.observer
 	if observer == nil {
 		observer = &tracing.Observer{}
 	}
+	operations := NewOperations(operation.Config{
+		Ledger: ledger, Keeper: ledger, Owner: "broker-under-test@1", Log: newLog(r.log),
+	}, observer)
+	t.Cleanup(func() { operations.Close(context.WithoutCancel(t.Context())) })
 	r.service = NewCallService(CallConfig{
-		Engine: engine.New(s.sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1", Log: newLog(r.log), Limits: s.limits,
+		Operations: operations,
+		Engine:     engine.New(s.sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1", Log: newLog(r.log), Limits: s.limits,
 	}, table)
 	if s.codec == nil {
 		s.codec = newCodec()

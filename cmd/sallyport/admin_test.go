@@ -38,7 +38,8 @@ func rolesOf() map[string]string {
 		all["grpc.reflection."+version+".ServerReflection/ServerReflectionInfo"] = ""
 	}
 	for role, rpcs := range map[string][]string{
-		"caller": {"CallService/Call", "CallService/StreamCall", "CallService/FanOut", "CallService/GetOperation", "CallService/ListOperations", "CallService/ReconcileOperation"},
+		"caller":             {"CallService/Call", "CallService/StreamCall", "CallService/FanOut"},
+		"caller or operator": {"CallService/GetOperation", "CallService/ListOperations", "CallService/ReconcileOperation"},
 		"viewer": {
 			"PolicyService/GetPolicy", "PolicyService/ListPolicies", "PolicyService/ResolvePolicy", "PolicyService/ListPolicyRevisions", "PolicyService/WatchPolicies",
 			"PolicyService/ListAuditRecords", "OriginService/ListOrigins", "OriginService/GetOrigin", "OriginService/WatchOrigins",
@@ -158,7 +159,8 @@ func TestEveryRPCOfARunningBrokerIsForItsRoleAlone(t *testing.T) {
 				for _, role := range append(slices.Clone(roles), "wrong", "") {
 					want := codes.PermissionDenied
 					switch {
-					case needs == "" || role == needs || needs == "viewer" && role == "operator":
+					case needs == "" || needs == role || needs == "viewer" && role == "operator",
+						needs == "caller or operator" && (role == "caller" || role == "operator"):
 						want = codes.OK
 					case role == "wrong" || role == "":
 						want = codes.Unauthenticated

@@ -178,7 +178,7 @@ func (n *node) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(n.longest.Load())+drainGrace)
 	defer cancel()
 	n.server.Drain(ctx) // first of all: from now on no call is taken
-	n.engine.Wait(ctx)  // for answers that their callers did not wait for
+	// n.engine.Wait(ctx)  // for answers that their callers did not wait for
 	lastWrites, cancelWrites := context.WithTimeout(context.WithoutCancel(ctx), drainGrace)
 	defer cancelWrites()
 	if n.asked != nil {
