@@ -26,7 +26,7 @@ func campaign(ctx context.Context, o *options, out io.Writer) error {
 	for i := range o.rounds {
 		seed := o.seed + uint64(i)
 		began := time.Now()
-		h, err := once(ctx, o, seed)
+		h, err := once(ctx, o, seed, out)
 		if err != nil {
 			return fmt.Errorf("seed %d: %w", seed, err)
 		}
@@ -109,7 +109,7 @@ func share(n, of int) string {
 }
 
 // once runs a round in a directory of its own.
-func once(ctx context.Context, o *options, seed uint64) (history.History, error) {
+func once(ctx context.Context, o *options, seed uint64, out io.Writer) (history.History, error) {
 	dir, err := os.MkdirTemp("", "crash")
 	if err != nil {
 		return history.History{}, fmt.Errorf("a place for a round: %w", err)
@@ -117,6 +117,10 @@ func once(ctx context.Context, o *options, seed uint64) (history.History, error)
 	h, err := round(ctx, o, seed, dir)
 	if err != nil {
 		return h, fmt.Errorf("%w (its files are in %s)", err, dir)
+	}
+	if o.keep {
+		_, err = fmt.Fprintf(out, "seed %d: files in %s\n", seed, dir)
+		return h, err //nolint:wrapcheck // of the terminal
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return h, fmt.Errorf("end of a round: %w", err)

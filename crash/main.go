@@ -33,6 +33,7 @@ type options struct {
 	callers    int
 	stories    int
 	program    string
+	keep       bool
 }
 
 func main() {
@@ -72,6 +73,7 @@ func parse(args []string) (options, error) {
 	fs.IntVar(&o.operations, "operations", 400, "operations of a round")
 	fs.IntVar(&o.callers, "callers", 48, "operations under way at once")
 	fs.IntVar(&o.stories, "stories", 2, "violations of each rule and round of which the whole history is printed")
+	fs.BoolVar(&o.keep, "keep", false, "keep the logs and the data of each round's broker, and say where")
 	fs.StringVar(&o.program, "broker", "", "a built broker; without it, one is built")
 	if err := fs.Parse(args); err != nil {
 		return o, fmt.Errorf("flags: %w", err)
