@@ -121,6 +121,9 @@ func TestCheck(t *testing.T) {
 		{"a concurrent lead is another's", on(of(asks{asked("a", 10*ms, 30*ms, nothing), asked("b", 11*ms, 40*ms, done)},
 			arrivals{committed("b", 20*ms, 21*ms, 201, "1")}), "plain"), nil},
 
+		{"not known before it was ever sent", on(of(asks{asked("a", 10*ms, 11*ms, lost), asked("b", 32*ms, 40*ms, done)},
+			arrivals{committed("b", 33*ms, 34*ms, 201, "1")}, read(30*ms, history.NotFound, "", "")), "plain"), nil},
+
 		{"two effects", on(of(asks{asked("a", 10*ms, 20*ms, unknown), asked("b", 30*ms, 40*ms, unknown)},
 			append(slices.Clone(lostOnce), committed("b", 32*ms, 33*ms, 0, "2"))), "plain"), []string{OneEffect, NoProof}},
 		{"two effects under a kill", killed(on(of(asks{asked("a", 10*ms, 20*ms, lost), asked("b", 30*ms, 40*ms, unknown)},

@@ -117,8 +117,8 @@ func (c *checker) end(s *story) {
 		switch {
 		case !r.Final:
 		case r.Code == history.NotFound:
-			if len(s.arrivals) > 0 && !s.put() {
-				c.violationf(s, Settles, "GetOperation at %s: %s, and %d requests had arrived", at(r.End), r.Code, len(s.arrivals))
+			if len(s.arrivals) > 0 && s.arrivals[0].At < r.Start && !s.put() {
+				c.violationf(s, Settles, "GetOperation at %s: %s, and a request had arrived at %s", at(r.End), r.Code, at(s.arrivals[0].At))
 			}
 		case r.Code != history.OK:
 			c.violationf(s, Settles, "GetOperation at %s: %s", at(r.End), r.Code)
