@@ -26,6 +26,8 @@ type Result struct {
 	// TimedOut says that a Failed one used up all of [Attempt.Timeout]; a limit of the policy that fires sooner (connect, header,
 	// idle body) is not meant.
 	TimedOut bool
+	// Given is the time that a TimedOut one had, where its caller cut it shorter than [Attempt.Timeout] after it was admitted; 0: all of it.
+	Given time.Duration
 	// Latency is how long the attempt took.
 	Latency time.Duration
 }
@@ -68,6 +70,10 @@ func (t Ticket) Settle(now time.Time, r Result, rnd float64) (Transition, bool) 
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if r.Given > 0 && r.Given < t.timeout {
+		t.timeout, t.cut = r.Given, true
+		t.impatient = t.impatient || !b.patientLocked(&Attempt{Timeout: r.Given, Cut: true})
+	}
 	at := b.atLocked(now)
 	switch {
 	case t.generation != b.generation:

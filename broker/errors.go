@@ -68,7 +68,7 @@ func refusal(code codes.Code, reason, message string, details ...protoadapt.Mess
 func refusalWith(code codes.Code, reason, message string, more map[string]string, details ...protoadapt.MessageV1) error {
 	message = cut(message, maxErrorMessage)
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: map[string]string{"sent": "false"}}
-	maps.Copy(info.Metadata, more)
+	maps.Copy(info.GetMetadata(), more)
 	st, err := status.New(code, message).WithDetails(append([]protoadapt.MessageV1{info}, details...)...)
 	if err != nil {
 		return status.Error(code, message) // details that cannot be encoded must not hide the error

@@ -66,9 +66,8 @@ func (s *CallService) ListOperations(ctx context.Context, req *pb.ListOperations
 			if err != nil {
 				return nil, s.operationError(err)
 			}
-			if o.Response != nil {
-				// A page is of many. GetOperation has the body.
-				o.Response.BodyOmitted, o.Response.Body = o.Response.BodyOmitted || len(o.Response.Body) > 0, nil
+			if r := o.GetResponse(); r != nil { // a page is of many; GetOperation has the body
+				r.BodyOmitted, r.Body = r.GetBodyOmitted() || len(r.GetBody()) > 0, nil
 			}
 			if !p.takes(o) {
 				resp.NextPageToken = pageToken(operationMark(&after))
@@ -149,7 +148,7 @@ func (s *CallService) operationError(err error) error {
 func encodeOperation(r *operation.Record) (*pb.Operation, error) {
 	k, err := r.Known()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // told by operationError
+		return nil, err
 	}
 	o := &pb.Operation{
 		OperationId: r.ID, State: pb.OperationState(r.State),

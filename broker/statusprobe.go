@@ -68,7 +68,7 @@ func (s *CallService) probeFor(caller string) func(*operation.Record) (*operatio
 	return func(r *operation.Record) (*operation.Probe, error) {
 		request, err := operation.RequestOf(r)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // a damaged ledger
+			return nil, err
 		}
 		target, err := call.ParseTarget(request.URL)
 		if err != nil {

@@ -25,6 +25,8 @@ type Attempt struct {
 	Clipped bool
 	// Remaining is the call's own remaining time when it began, told upstream when the policy names a header for it.
 	Remaining time.Duration
+	// Departure lets a request that has left outlive its caller; nil: the attempt ends with its call. It is the sender's only.
+	Departure *Departure
 
 	// TraceParent is the W3C field sent upstream, filled in by the observer; "" sends none.
 	TraceParent string

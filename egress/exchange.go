@@ -25,6 +25,13 @@ func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *pol
 		cn.close()
 		return notSent(ctx, a, call.Result{Failure: call.FailureConnectionLost, Detail: "nothing was sent", Reused: cn.served})
 	}
+	if !departs(a, cn.raw.remote, cn.served) {
+		cn.close()
+		return stayed(ctx, a, cn.served)
+	}
+	if a.Departure != nil {
+		_ = cn.top.SetDeadline(a.Deadline) // fails on a closed connection only; before an interruption is possible, which it would undo
+	}
 	uncancel := context.AfterFunc(ctx, cn.interrupt)
 	t.writeHead(cn.http, c, p, a)
 	answer := &cn.answer
@@ -139,7 +146,7 @@ func limits(c *call.Call, p *policy.Effective, a *call.Attempt) h1.Limits {
 	if c.MaxResponseBytes != 0 {
 		bodyBytes = min(bodyBytes, c.MaxResponseBytes)
 	}
-	return h1.Limits{
+	lim := h1.Limits{
 		HeaderBytes:   int(p.Response.MaxHeaderBytes), //nolint:gosec // validated when the policy was read
 		Headers:       maxFields,
 		BodyBytes:     int64(bodyBytes), //nolint:gosec // at most 16 MiB
@@ -147,6 +154,10 @@ func limits(c *call.Call, p *policy.Effective, a *call.Attempt) h1.Limits {
 		HeaderTimeout: p.Attempt.HeaderTimeout,
 		IdleBody:      p.Attempt.IdleBodyTimeout,
 	}
+	if a.Departure != nil {
+		lim.Heard = &a.Departure.Heard
+	}
+	return lim
 }
 
 // maxFields bounds the number of fields of an answer.

@@ -113,8 +113,10 @@ func (t *Transport) dialEither(ctx context.Context, at place, c *call.Call, p *p
 	case !ok:
 		res = notSent(ctx, a, failed)
 	case at.trunk != nil:
+		opened(a, took)
 		res = t.carry(ctx, at, c, p, a)
 	default:
+		opened(a, took)
 		res = t.exchange(ctx, t.overHTTP1(l, at.group.key.poolKey, a), c, p, a)
 	}
 	res.Opening = openingOf(took)
@@ -155,7 +157,9 @@ func (t *Transport) carry(ctx context.Context, at place, c *call.Call, p *policy
 	r := new(h2.Request)
 	t.writeHead(r, c, p, a)
 	r.Body, r.Bodyless = c.Body, len(c.Body) == 0 && !definesBody(c.Method)
-	r.Unindexed = unindexed(p)
+	r.Unindexed, r.Departure = unindexed(p), a.Departure
+	ctx, over := queued(ctx, a, at.trunk.raw.remote, at.reused)
+	defer over()
 	sent = true                                                                // as far as is known where it panics
 	answer, err := at.trunk.http.RoundTrip(ctx, r, h2.Limits(limits(c, p, a))) // both protocols have the same limits
 	sent = answer.Sent

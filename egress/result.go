@@ -104,7 +104,7 @@ func notSent(ctx context.Context, a *call.Attempt, r call.Result) call.Result {
 
 // timed tells apart why an attempt was cut short: its own time was up, or the caller went away before that.
 func timed(ctx context.Context, a *call.Attempt, r call.Result) call.Result {
-	switch late := !time.Now().Before(a.Deadline); {
+	switch late := !time.Now().Before(a.Deadline) || errors.Is(context.Cause(ctx), call.ErrTimeUp); {
 	case late && r.Failure == call.FailureConnectionLost && ctx.Err() != nil:
 		r.Failure, r.TimedOut = call.FailureAttemptTimeout, true
 	case late:

@@ -66,7 +66,8 @@ func (t *Transport) Close() { t.pool.close() }
 // ones may forbid where they lead, and none that is in use is kept.
 func (t *Transport) Retire(before uint64) { t.pool.retire(before) }
 
-// Send makes one attempt and returns by a.Deadline, or soon after ctx ends (engine.Sender).
+// Send makes one attempt and returns by a.Deadline, or soon after ctx ends (engine.Sender). Where a.Departure is set a request that has
+// departed has until its Latest instead.
 func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective, a call.Attempt) call.Result {
 	if slices.Contains(p.Attempt.Protocols, policy.ProtocolHTTP2) && (c.Target.Scheme == "https" || !allowsHTTP1(p)) {
 		return t.sendHTTP2(ctx, c, p, &a)
@@ -77,6 +78,7 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 		res.Opening = openingOf(took)
 		return res
 	}
+	opened(&a, took)
 	res = t.exchange(ctx, cn, c, p, &a)
 	res.Opening = openingOf(took)
 	return res

@@ -39,7 +39,15 @@ func (p *Plan) mayHedge(now time.Time) bool {
 	b := &p.beside
 	return b.allowed && b.hedges < p.policy.Hedge.MaxHedges && b.bar == call.ReasonUnspecified && !now.Before(b.notBefore) &&
 		p.counted < p.maxAttempts && p.inTime(now) &&
-		(!p.keyed || !now.After(p.attempts[0].Start.Add(p.policy.Idempotency.KeyTTL)))
+		(!p.keyed || !now.After(p.keyBorn().Add(p.policy.Idempotency.KeyTTL)))
+}
+
+// keyBorn is when the operation's key may have come to the upstream first; there is an attempt.
+func (p *Plan) keyBorn() time.Time {
+	if first := p.attempts[0].Start; p.firstSend.IsZero() || first.Before(p.firstSend) {
+		return first
+	}
+	return p.firstSend
 }
 
 // nextHedge is when the next hedge is due, the zero time when there will be none.
@@ -116,7 +124,7 @@ func (p *Plan) yields(r *call.Result) bool {
 	case r.Evidence != call.EvidenceAnswered, r.Status == 425, r.Status == 429:
 		return true
 	}
-	return r.Status == 409 && p.keyed
+	return p.keyed && (r.Status == 409 || p.inProgress(r.Status))
 }
 
 // overtakes: the call was about to end with something worse, and here is a success: the first one ends the call, however late it came.

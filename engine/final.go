@@ -18,6 +18,7 @@ func (p *Plan) final(now time.Time, o call.Outcome, reason call.Reason) Step {
 		RetrySafe:   p.retrySafe(now),
 		OperationID: p.asked.OperationID,
 		Elapsed:     now.Sub(p.call.Arrived),
+		FirstSend:   p.firstSend,
 	}
 	f := &p.over
 	for i := range p.attempts {
@@ -32,6 +33,7 @@ func (p *Plan) final(now time.Time, o call.Outcome, reason call.Reason) Step {
 		f.RetryAfter = p.earliest(now)
 	}
 	f.Detail, f.Note = p.detail(f), p.note
+	f.Told = p.remembered(f)
 	return Step{Kind: StepFinal, Final: f}
 }
 

@@ -17,6 +17,8 @@ import (
 type flights struct {
 	inAir  []*flight
 	landed chan *flight // receives each flight once, never closed; nil before the first
+	// apart: they do not end with the caller's context, but when the call says so; over: it has.
+	apart, over bool
 }
 
 // flight is an attempt on its way.
@@ -44,6 +46,12 @@ func (c *crash) String() string { return fmt.Sprintf("%v\n%s", c.value, c.stack)
 func (r *run) launch(ctx context.Context, a call.Attempt) {
 	if r.flights.landed == nil {
 		r.flights.landed = make(chan *flight)
+	}
+	if len(r.flights.inAir) == 0 {
+		r.flights.apart, r.flights.over = a.Departure != nil, false
+	}
+	if r.flights.apart {
+		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	f := &flight{attempt: a, taken: r.taken, cancel: cancel}
@@ -73,17 +81,31 @@ func (r *run) listen(ctx context.Context, step *Step) Step {
 		defer timer.Stop()
 		due = timer.C
 	}
+	var gone <-chan struct{} // nil: flights see to both themselves
+	var up <-chan time.Time
+	if r.flights.apart && !r.flights.over {
+		timer := time.NewTimer(time.Until(r.plan.work))
+		defer timer.Stop()
+		gone, up = ctx.Done(), timer.C
+	}
+	hedge := false
 	select {
 	case f := <-r.flights.landed:
 		return r.touchDown(ctx, f)
 	case <-due:
+		hedge = true
+	case <-gone:
+	case <-up:
 	}
-	select { // a hedge is for want of an answer: one that came in the same moment goes first
+	select { // all this is for want of an answer: one that came in the same moment goes first
 	case f := <-r.flights.landed:
 		return r.touchDown(ctx, f)
 	default:
+	}
+	if hedge {
 		return r.next(ctx, Event{Kind: EventHedgeDue})
 	}
+	return r.timeOver(ctx, time.Now())
 }
 
 func (r *run) touchDown(ctx context.Context, f *flight) Step {
@@ -96,6 +118,7 @@ func (r *run) touchDown(ctx context.Context, f *flight) Step {
 }
 
 func (r *run) cancelFlights() {
+	r.flights.over = true
 	for _, f := range r.flights.inAir {
 		f.cancel(errOver)
 	}

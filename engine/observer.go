@@ -10,7 +10,7 @@ import (
 )
 
 // Observer receives what happens, on the goroutine of the call; nothing it does changes a decision. Attempts may run beside each other:
-// their numbers tell them apart.
+// their numbers tell them apart. What an attempt does that outlives its call is told on a goroutine of its own, see [Outliving].
 type Observer interface {
 	// AttemptStarted may fill in the attempt's TraceParent, TraceID and SpanID.
 	AttemptStarted(ctx context.Context, c *call.Call, a *call.Attempt)

@@ -23,6 +23,7 @@ type Origins struct {
 	hedgings  *registry[hedgingKey, *hedging]
 	holds     *holds
 	pasts     *registry[string, *past]
+	late      lateCount
 
 	forcing sync.Mutex                              // held while an operator forces breakers
 	forced  atomic.Pointer[map[string]breaker.Mode] // by origin; replaced under forcing, its maps never change

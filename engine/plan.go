@@ -45,10 +45,11 @@ type Plan struct {
 	response   *call.Response  // the last complete answer, never overwritten by a refusal of ours
 	denial     string          // why nothing may be sent there, for the caller
 	note       string          // the same for the operator's log
-	firstSend  time.Time       // start of the first attempt of which a byte may have left
+	firstSend  time.Time       // start of the first attempt of which a byte may have left, in an earlier call under the same id too
 	beside     beside          // attempts that run beside each other
 	hops       redirects       // followed
 	over       call.Final      // how the call ended, once it has
+	late       late            // what follows when the caller has been told
 }
 
 // NewPlan prepares the decisions of one call. rnd gives numbers in [0, 1).
@@ -71,6 +72,10 @@ func (p *Plan) prepare(c *call.Call, effective *policy.Effective, g *guard.Guard
 	p.attempts = p.room[:0]
 	p.beside.allowed = p.hedgeable()
 	p.hops.repeat = p.repeat
+	p.firstSend = c.Before.FirstSend
+	if c.Before.Unknown && !p.safe {
+		p.effect = call.EffectUnknown
+	}
 }
 
 // ask makes c the request from now on.
@@ -118,6 +123,9 @@ func (p *Plan) started(now time.Time, ev Event) Step {
 		p.denial, p.note = err.Error(), guard.Explain(err)
 		return p.final(now, call.OutcomeDenied, call.ReasonEgressDenied)
 	}
+	if p.keyExpired(now) {
+		return p.final(now, call.OutcomeUnknown, call.ReasonKeyExpired)
+	}
 	return p.admit(now)
 }
 
@@ -150,6 +158,9 @@ func (p *Plan) admitted(now time.Time, ev Event) Step {
 	}
 	if !p.inTime(now) {
 		return p.final(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
+	}
+	if len(p.attempts) == 0 && p.keyExpired(now) {
+		return p.final(now, call.OutcomeUnknown, call.ReasonKeyExpired) // it grew too old in a queue; a repeat was judged before its wait
 	}
 	kind := p.kind()
 	if ev.Probe {
@@ -364,6 +375,9 @@ func (p *Plan) spread(now time.Time, asked time.Duration) time.Duration {
 
 // again ends the judgement with another attempt after wait, if that fits before the work deadline and the key's life.
 func (p *Plan) again(now time.Time, reason call.Reason, wait time.Duration) Step {
+	if p.late.told {
+		return p.stopLate(now)
+	}
 	if p.keyExpired(now.Add(wait)) {
 		outcome := call.OutcomeUnknown
 		if p.response != nil {

@@ -21,13 +21,10 @@ type redirects struct {
 
 // redirected goes on with another request when the answer is a redirect that the policy follows. Without that, the 3xx is the answer.
 func (p *Plan) redirected(now time.Time, r *call.Result) (Step, bool) {
-	if p.policy.Redirects.MaxHops == 0 || r.Evidence != call.EvidenceAnswered || !redirects3xx(r.Status) {
+	if p.late.told || r.Evidence != call.EvidenceAnswered || !p.leadsOn(r.Response) {
 		return Step{}, false
 	}
 	locations := fieldValues(r.Response.Headers, "Location")
-	if len(locations) == 0 {
-		return Step{}, false
-	}
 	target, err := p.call.Target.Resolve(locations[0])
 	if problem := locationProblem(locations, &target, err, p.policy); problem != "" {
 		p.hops.problem = "the Location cannot be followed: " + problem
@@ -39,6 +36,11 @@ func (p *Plan) redirected(now time.Time, r *call.Result) (Step, bool) {
 		return Step{}, false
 	}
 	return p.follow(now, r, hop), true
+}
+
+// leadsOn: the policy follows such an answer, if its Location can be followed.
+func (p *Plan) leadsOn(r *call.Response) bool {
+	return p.policy.Redirects.MaxHops > 0 && redirects3xx(r.Status) && len(fieldValues(r.Headers, "Location")) > 0
 }
 
 // redirects3xx: 300 offers a choice, 304 is no redirect, 305 and 306 are dead (RFC 9110 §15.4).

@@ -14,7 +14,8 @@ import (
 	"github.com/sallyport/sallyport/policy"
 )
 
-// Sender makes one attempt over HTTP. It returns when the attempt's resources are free: by a.Deadline, or soon after ctx ends.
+// Sender makes one attempt over HTTP. It returns when the attempt's resources are free: by a.Deadline, or soon after ctx ends. One with a
+// Departure asks it before the first byte of the request leaves, and has until its Latest from then on.
 type Sender interface {
 	Send(ctx context.Context, c *call.Call, p *policy.Effective, a call.Attempt) call.Result
 }
@@ -25,6 +26,7 @@ type Engine struct {
 	observer Observer
 	guard    *guard.Guard
 	origins  *Origins
+	aloft    aloft
 }
 
 // New makes an engine. Engines that share origins share breakers, budgets, limits and holds.
@@ -32,8 +34,8 @@ func New(s Sender, o Observer, g *guard.Guard, origins *Origins) *Engine {
 	return &Engine{sender: s, observer: o, guard: g, origins: origins}
 }
 
-// Do makes the call and returns when it is over: never later than its deadline, and after every attempt of it has ended. ctx
-// tells that the caller went away; the time is the plan's.
+// Do makes the call and returns when it is over: never later than its deadline, and after every attempt of it has ended, but for one that
+// runs on (Final.Late, [Engine.Wait]). ctx tells that the caller went away; the time is the plan's.
 func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call.Final {
 	now := time.Now()
 	r := run{Engine: e, policy: p, origin: e.origins.enter(c, p, now), first: true}
@@ -74,6 +76,8 @@ type run struct {
 	plan   Plan
 	origin origin
 	first  bool // nothing was sent to this origin yet
+	// handedOn: what the call shares with others is in other hands, with its last attempt.
+	handedOn bool
 
 	tokens  tokens // for a repeat or a hedge that was not sent yet
 	taken   taken  // for the attempt that is sent next, that nothing can run beside, or that has just landed
@@ -126,7 +130,9 @@ func (r *run) notice(ctx context.Context, n Notice) {
 func (r *run) leave(ctx context.Context) {
 	r.ground()
 	r.handBack(ctx, time.Now())
-	r.origin.leave()
+	if !r.handedOn {
+		r.origin.leave()
+	}
 }
 
 // handBack returns what was taken for an attempt that is not sent.
@@ -204,10 +210,10 @@ func (r *run) admit(ctx context.Context) Event {
 
 // ticket asks the breaker for the attempt that would start now.
 func (r *run) ticket(ctx context.Context, now time.Time) (err error) {
-	timeout, _ := r.plan.timeout(now)
+	timeout, cut := r.plan.allowance(now)
 	r.taken.ticket, err = r.origin.breaker.Admit(now, breaker.Attempt{
 		Caller: r.plan.call.Caller, Repeatable: r.plan.repeat != policy.RepeatNever,
-		Timeout: timeout, Cut: timeout < r.policy.Attempt.Timeout,
+		Timeout: timeout, Cut: cut,
 	}, rand.Float64())
 	if move, ok := r.taken.ticket.Entered(); ok {
 		r.notice(ctx, Notice{What: WhatMove, Move: move})
@@ -264,7 +270,10 @@ func (r *run) send(ctx context.Context, step *Step) Step {
 	r.tokens.spend(a.Start)
 	r.observer.AttemptStarted(ctx, r.plan.call, a)
 	r.plan.traced(a)
-	if step.HedgeAt.IsZero() && len(r.flights.inAir) == 0 {
+	if r.plan.runsOn() {
+		a.Departure = &call.Departure{Latest: r.plan.latest(a)}
+	}
+	if step.HedgeAt.IsZero() && len(r.flights.inAir) == 0 && a.Departure == nil {
 		r.result = r.sender.Send(ctx, r.plan.call, r.policy, *a)
 		return r.landed(ctx, a.Number, &r.result)
 	}
@@ -276,7 +285,11 @@ func (r *run) send(ctx context.Context, step *Step) Step {
 func (r *run) landed(ctx context.Context, number uint32, result *call.Result) Step {
 	now := time.Now()
 	a, asked := r.plan.attempt(number), r.plan.call // the plan may go on to another request
-	if move, ok := r.taken.ticket.Settle(now, breakerResult(result, now.Sub(a.Start)), rand.Float64()); ok {
+	given := time.Duration(0)
+	if r.plan.runsOn() && !r.plan.late.told {
+		given = a.Timeout // it was admitted for more, and did not get it
+	}
+	if move, ok := r.taken.ticket.Settle(now, breakerResult(result, now.Sub(a.Start), given), rand.Float64()); ok {
 		r.notice(ctx, Notice{What: WhatMove, Move: move})
 	}
 	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Number: number, Result: result})

@@ -29,9 +29,12 @@ func (p *Plan) holdFor(r *call.Result, now time.Time) time.Duration {
 	return min(asked, p.policy.Retry.HoldMax)
 }
 
-// breakerResult is what a result says about its origin (semantics.md §6).
-func breakerResult(r *call.Result, latency time.Duration) breaker.Result {
+// breakerResult is what a result says about its origin (semantics.md §6), of an attempt that took that long and was given so much.
+func breakerResult(r *call.Result, latency, given time.Duration) breaker.Result {
 	b := breaker.Result{Kind: breaker.Failed, TimedOut: r.TimedOut, Latency: latency}
+	if r.TimedOut {
+		b.Given = given
+	}
 	switch {
 	case r.Evidence == call.EvidenceAnswered && r.Status == 429:
 		b.Kind = breaker.Throttled

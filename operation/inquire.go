@@ -191,7 +191,7 @@ func (o *Operations) Reconcile(ctx context.Context, k Key, probe func(*Record) (
 		return r, fmt.Errorf("reconcile: %w", err)
 	}
 	r.UpdateTime = time.Now().UTC()
-	if err := o.write(&r); err != nil {
+	if err := o.write(&r); err != nil { //nolint:contextcheck // what was found out is kept, whoever has gone
 		return r, o.failed("write", err)
 	}
 	return r, nil

@@ -26,7 +26,7 @@ func (o *Operations) begin(ctx context.Context, e *entry, a *Ask) (Record, error
 		}
 		if e.led && !o.took(e, &stands) {
 			e.led = false
-			o.giveUp(&stands)
+			o.giveUp(&stands) //nolint:contextcheck // its caller has gone
 		}
 		if !e.led {
 			o.leave(e)
@@ -65,11 +65,11 @@ func (o *Operations) claim(ctx context.Context, start *Record) (Record, bool, er
 	for {
 		stands, led, err := o.cfg.Ledger.Begin(ctx, start)
 		if err != nil || led || stands.State != StateRunning || stands.Owner != o.cfg.Owner {
-			return stands, led, err //nolint:wrapcheck // explained by begin
+			return stands, led, err
 		}
 		stands.unsent()
 		if err := o.cfg.Ledger.Write(ctx, &stands); err != nil && !errors.Is(err, ErrSuperseded) {
-			return stands, false, err //nolint:wrapcheck // explained by begin
+			return stands, false, err
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (o *Operations) run(ctx context.Context, e *entry, a *Ask, stands *Record) 
 	stay := context.AfterFunc(ctx, func() { o.leaderLeft(e, context.Cause(ctx)) })
 	defer stay()
 	returned := false
-	defer func() {
+	defer func() { //nolint:contextcheck // the outcome is written, whoever has gone
 		if !returned { // a panic: what was sent is not known
 			l.finish(l.lost())
 		}
@@ -141,7 +141,7 @@ func (o *Operations) run(ctx context.Context, e *entry, a *Ask, stands *Record) 
 		final = l.inquire(sending, &final)
 	}
 	returned = true
-	o.awaitWritten(ctx, l.landed(&final))
+	o.awaitWritten(ctx, l.landed(&final)) //nolint:contextcheck // as above
 	final.Late = nil
 	return Answer{Final: final, Policy: a.Policy}
 }

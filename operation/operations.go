@@ -123,7 +123,7 @@ type Answer struct {
 	Replayed bool
 }
 
-// UnavailableError: the ledger cannot be used, and nothing was sent.
+// UnavailableError says that the ledger cannot be used, and that nothing was sent.
 type UnavailableError struct{ Cause error }
 
 // Error tells no more than the cause does.

@@ -70,5 +70,5 @@ type Record struct {
 	BodyBytes int64
 }
 
-// Free: the id may be led again.
+// Free reports whether the id may be led again.
 func (r *Record) Free() bool { return r.Fingerprint == Fingerprint{} && r.State != StateRunning }

@@ -74,7 +74,7 @@ func latest(a, b time.Time) time.Time {
 func (o *Operations) write(r *Record) error {
 	ctx, cancel := context.WithTimeout(context.Background(), onceWithin)
 	defer cancel()
-	return o.cfg.Ledger.Write(ctx, r) //nolint:wrapcheck // told by failed
+	return o.cfg.Ledger.Write(ctx, r)
 }
 
 // save writes the outcome of an entry, again and again until the ledger takes it, and then gives the id to the ledger.

@@ -169,6 +169,24 @@ func (*Observer) AttemptEnded(ctx context.Context, a *call.Attempt, s engine.Sha
 	}
 }
 
+// AttemptOutlives parts the attempt from its call, which ends now: from here on nobody else touches what the attempt has (engine.Outliving).
+func (*Observer) AttemptOutlives(ctx context.Context, number uint32) context.Context {
+	t, ok := ctx.Value(callKey{}).(*Call)
+	if !ok {
+		return ctx
+	}
+	late := &Call{meter: t.meter, place: t.place, spanID: t.spanID, traceID: t.traceID, span: t.span, attempts: t.attempts}
+	late.live = late.first[:0]
+	for i := range t.live {
+		if t.live[i].number == number {
+			late.live = append(late.live, t.live[i])
+			t.live = slices.Delete(t.live, i, i+1)
+			break
+		}
+	}
+	return context.WithValue(ctx, callKey{}, late)
+}
+
 // place is a span that knows its place in the trace and no more.
 type place struct {
 	noop.Span

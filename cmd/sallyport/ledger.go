@@ -81,9 +81,9 @@ func (l *ledgerFile) get(ctx context.Context) (*sqlite.Ledger, error) {
 func (l *ledgerFile) open(ctx context.Context) (*sqlite.Ledger, error) {
 	keys, err := seal.Load(l.keys)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err
 	}
-	return sqlite.OpenLedger(ctx, l.path, keys) //nolint:wrapcheck // as above
+	return sqlite.OpenLedger(ctx, l.path, keys)
 }
 
 // Close closes the file. A nil one is none.
@@ -97,7 +97,7 @@ func (l *ledgerFile) Close() error {
 	if l.ledger == nil {
 		return nil
 	}
-	return l.ledger.Close() //nolint:wrapcheck // it names the file
+	return l.ledger.Close()
 }
 
 func (l *ledgerFile) Begin(ctx context.Context, start *operation.Record) (operation.Record, bool, error) {
@@ -105,7 +105,7 @@ func (l *ledgerFile) Begin(ctx context.Context, start *operation.Record) (operat
 	if err != nil {
 		return operation.Record{}, false, err
 	}
-	return ledger.Begin(ctx, start) //nolint:wrapcheck // passed on, here and below
+	return ledger.Begin(ctx, start)
 }
 
 func (l *ledgerFile) Write(ctx context.Context, r *operation.Record) error {
@@ -113,7 +113,7 @@ func (l *ledgerFile) Write(ctx context.Context, r *operation.Record) error {
 	if err != nil {
 		return err
 	}
-	return ledger.Write(ctx, r) //nolint:wrapcheck // see above
+	return ledger.Write(ctx, r)
 }
 
 func (l *ledgerFile) Operation(ctx context.Context, k operation.Key) (operation.Record, error) {
@@ -121,7 +121,7 @@ func (l *ledgerFile) Operation(ctx context.Context, k operation.Key) (operation.
 	if err != nil {
 		return operation.Record{}, err
 	}
-	return ledger.Operation(ctx, k) //nolint:wrapcheck // see above
+	return ledger.Operation(ctx, k)
 }
 
 func (l *ledgerFile) Operations(ctx context.Context, caller string, s operation.State, after operation.Cursor, n int) ([]operation.Record, error) {
@@ -129,7 +129,7 @@ func (l *ledgerFile) Operations(ctx context.Context, caller string, s operation.
 	if err != nil {
 		return nil, err
 	}
-	return ledger.Operations(ctx, caller, s, after, n) //nolint:wrapcheck // see above
+	return ledger.Operations(ctx, caller, s, after, n)
 }
 
 func (l *ledgerFile) Settle(ctx context.Context, owner string, now time.Time) (int, error) {
@@ -137,7 +137,7 @@ func (l *ledgerFile) Settle(ctx context.Context, owner string, now time.Time) (i
 	if err != nil {
 		return 0, err
 	}
-	return ledger.Settle(ctx, owner, now) //nolint:wrapcheck // see above
+	return ledger.Settle(ctx, owner, now)
 }
 
 func (l *ledgerFile) Prune(ctx context.Context, now time.Time, mostBodyBytes int64) (bool, error) {
@@ -145,7 +145,7 @@ func (l *ledgerFile) Prune(ctx context.Context, now time.Time, mostBodyBytes int
 	if err != nil {
 		return false, err
 	}
-	return ledger.Prune(ctx, now, mostBodyBytes) //nolint:wrapcheck // see above
+	return ledger.Prune(ctx, now, mostBodyBytes)
 }
 
 // Identity is that of the ledger once it was opened.

@@ -95,7 +95,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		sweeps:    newSweeper(origins.Sweep),
 		store:     store,
 		breakers:  breakers,
-		ledger:    openLedger(ctx, s, log), //nolint:contextcheck // it is opened again while the broker runs
+		ledger:    openLedger(ctx, s, log),
 		lastGood:  newLastGood(s.Data, in.rules.all, log),
 		log:       log,
 	}
@@ -105,7 +105,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	n.longest.Store(int64(longestCall(in.rules.all.Rules())))
 	n.engine = engine.New(n.transport, n.observer, g, origins)
 	if n.ledger != nil {
-		n.asked = broker.NewOperations(operation.Config{Ledger: n.ledger, Keeper: n.ledger, Owner: state.String(), Log: log}, n.observer) //nolint:contextcheck // it outlives the start
+		n.asked = broker.NewOperations(operation.Config{Ledger: n.ledger, Keeper: n.ledger, Owner: state.String(), Log: log}, n.observer)
 	}
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: n.engine, Observer: n.observer, Operations: n.asked,
@@ -178,7 +178,7 @@ func (n *node) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(n.longest.Load())+drainGrace)
 	defer cancel()
 	n.server.Drain(ctx) // first of all: from now on no call is taken
-	// n.engine.Wait(ctx)  // for answers that their callers did not wait for
+	n.engine.Wait(ctx)  // for answers that their callers did not wait for
 	lastWrites, cancelWrites := context.WithTimeout(context.WithoutCancel(ctx), drainGrace)
 	defer cancelWrites()
 	if n.asked != nil {

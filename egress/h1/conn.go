@@ -140,6 +140,9 @@ func (c *Conn) read(p []byte) (int, error) {
 		n, err := c.c.Read(p)
 		c.readErr = err
 		if n > 0 {
+			if !c.begun && c.lim.Heard != nil {
+				c.lim.Heard.Store(1)
+			}
 			c.begun = true
 			return n, nil
 		}

@@ -1,6 +1,9 @@
 package h1
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // maxInterim bounds the interim answers before a final one, beside the bytes they take.
 const maxInterim = 100
@@ -20,6 +23,9 @@ type Limits struct {
 	HeaderTimeout time.Duration
 	// IdleBody is how long the body may pause; 0 leaves it to Deadline.
 	IdleBody time.Duration
+
+	// Heard is told what came back so far: 1 once there is a byte, the status once the final head is there. Nil: nobody asks.
+	Heard *atomic.Int32
 }
 
 // Field is one field line. The value has no blanks around it, a folded one is joined by a space; its bytes are otherwise
@@ -86,6 +92,9 @@ func (c *Conn) readAnswer(r *Response) error {
 			continue
 		}
 		r.Status = status
+		if c.lim.Heard != nil {
+			c.lim.Heard.Store(int32(status)) //nolint:gosec // three digits
+		}
 		c.headerCame()
 		c.phase = PhaseBody
 		return c.readBody(r, f)

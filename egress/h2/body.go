@@ -24,7 +24,7 @@ func (c *Conn) dataLocked(f *http2.DataFrame) *Error {
 	if s == nil {
 		return why
 	}
-	s.begun = true
+	s.beginLocked()
 	if problem := c.appendLocked(s, f.Data(), size); problem != nil {
 		c.breakLocked(s, problem)
 		return nil

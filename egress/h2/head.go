@@ -60,7 +60,7 @@ func (c *Conn) headBegins(f *http2.HeadersFrame) (*stream, *Error) {
 	}
 	s, why := c.recipientLocked(f.StreamID)
 	if s != nil {
-		s.begun = true
+		s.beginLocked()
 		c.chatter = 0
 	} else if c.chatter++; why == nil && c.chatter > chatterMost {
 		why = broken(http2.ErrCodeEnhanceYourCalm, "too many frames that carry nothing")
@@ -149,6 +149,9 @@ func (c *Conn) headLocked(s *stream, h *head, ends bool) {
 
 func (c *Conn) finalLocked(s *stream, h *head, ends bool) {
 	s.head, s.status, s.fields, s.declared = true, h.status, h.kept(nil), h.length
+	if s.lim.Heard != nil {
+		s.lim.Heard.Store(int32(h.status)) //nolint:gosec // three digits
+	}
 	s.bodyless = s.req.method == "HEAD" || s.status == 204 || s.status == 304
 	switch {
 	case ends:

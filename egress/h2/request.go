@@ -15,6 +15,8 @@ type Request struct {
 	// Unindexed names fields beside Authorization and Cookie that are kept out of the compression's memory: secrets, which nobody shall
 	// guess by the size of what is sent (RFC 7541 §7.1), and what is different every time.
 	Unindexed []string
+	// Departure is asked before the first byte is handed to the connection; nil: nobody is.
+	Departure *call.Departure
 
 	method, path, authority string
 	fields                  []call.Header

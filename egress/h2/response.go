@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/sallyport/sallyport/call"
@@ -25,6 +26,9 @@ type Limits struct {
 	HeaderTimeout time.Duration
 	// IdleBody is how long the body may pause.
 	IdleBody time.Duration
+
+	// Heard is told what came back so far: 1 once there is a frame of an answer, the status once the final head is there. Nil: nobody asks.
+	Heard *atomic.Int32
 }
 
 // Response is an answer, or what came of it.

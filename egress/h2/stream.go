@@ -35,6 +35,14 @@ type stream struct {
 	frames uint64 // of the connection when it began
 }
 
+// beginLocked notes that something of the answer came.
+func (s *stream) beginLocked() {
+	if !s.begun && s.lim.Heard != nil {
+		s.lim.Heard.Store(1)
+	}
+	s.begun = true
+}
+
 // finishLocked ends a stream.
 func (c *Conn) finishLocked(s *stream, why *Error) {
 	s.over, s.why, s.rest = true, why, nil

@@ -2,7 +2,10 @@ package h2
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/sallyport/sallyport/call"
 )
 
 // RoundTrip sends the request on a stream of its own and waits for the answer, until ctx ends or a time of lim passes. Any error is an
@@ -76,7 +79,12 @@ func (c *Conn) wait(ctx context.Context, s *stream) {
 			c.giveUp(s, &Error{Kind: Timeout, Text: "no complete answer within the attempt's time"})
 			return
 		case <-ctx.Done():
-			c.giveUp(s, &Error{Kind: Cancelled, Text: "the attempt was cancelled", Err: context.Cause(ctx)})
+			cause := context.Cause(ctx)
+			if errors.Is(cause, call.ErrTimeUp) {
+				c.giveUp(s, &Error{Kind: Timeout, Text: "no complete answer within the attempt's time"})
+				return
+			}
+			c.giveUp(s, &Error{Kind: Cancelled, Text: "the attempt was cancelled", Err: cause})
 			return
 		}
 	}

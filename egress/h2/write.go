@@ -129,6 +129,9 @@ func (c *Conn) fillLocked() {
 		}
 		c.chatter = 0
 		if s.id == 0 {
+			if !s.req.Departure.Depart() {
+				continue // it was kept back, and whoever did so ends the wait for it
+			}
 			c.openLocked(s)
 		}
 		c.bodyLocked(s)
