@@ -108,6 +108,9 @@ func TestCheck(t *testing.T) {
 		{"refused for its token, then sent again", on(of(asks{asked("a", 10*ms, 20*ms, history.Told{
 			Code: history.OK, Outcome: "HTTP_ERROR", Effect: "ANSWERED", Status: 401, Sends: 1,
 		}), asked("b", 30*ms, 40*ms, done)}, arrivals{arrived("a", 12*ms, 401), committed("b", 32*ms, 33*ms, 201, "1")}), "plain"), nil},
+		{"refused for its token, then sent again after its key", on(of(asks{asked("a", 10*ms, 20*ms, history.Told{
+			Code: history.OK, Outcome: "HTTP_ERROR", Effect: "ANSWERED", Status: 401, Sends: 1,
+		}), asked("b", 3000*ms, 3010*ms, done)}, arrivals{arrived("a", 12*ms, 401), committed("b", 3002*ms, 3003*ms, 201, "1")}), "short"), nil},
 		{"a proved rejection, then sent again", on(of(asks{asked("a", 10*ms, 40*ms, history.Told{
 			Code: history.OK, Outcome: "SUCCESS", Effect: "ANSWERED", Status: 201, Body: answerOf("1"), Sends: 2,
 		})}, arrivals{arrived("a", 12*ms, 503), committed("a", 32*ms, 33*ms, 201, "1")}), "rejecting"), nil},

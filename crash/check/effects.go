@@ -30,32 +30,41 @@ func (c *checker) proof(s *story) {
 			continue
 		}
 		before := s.arrivals[i-1]
-		if !slices.Contains(freeing, before.Status) && !slices.Contains(s.Route.Proves, before.Status) {
+		if !s.harmless(&before) {
 			c.violationf(s, NoProof, "a request arrived at %s after one at %s that may have been applied (%s)",
 				at(s.arrivals[i].At), at(before.At), before.Script)
 		}
 	}
 }
 
-// keys: one key, while it lives.
+// harmless: the upstream said that it did nothing.
+func (s *story) harmless(a *history.Arrival) bool {
+	return slices.Contains(freeing, a.Status) || slices.Contains(s.Route.Proves, a.Status)
+}
+
+// keys: one key, while it lives. It lives from the first request that may have been applied.
 func (c *checker) keys(s *story) {
 	if !s.Route.Keyed {
 		return
 	}
-	first := map[string]time.Duration{}
-	for _, a := range s.arrivals {
+	names, first := map[string]bool{}, map[string]time.Duration{}
+	for i := range s.arrivals {
+		a := &s.arrivals[i]
+		names[a.Key] = true
 		since, known := first[a.Key]
 		switch {
 		case a.Key == "":
 			c.violationf(s, KeyLife, "a request without a key arrived at %s", at(a.At))
 		case !known:
-			first[a.Key] = a.At
+			if !s.harmless(a) {
+				first[a.Key] = a.At
+			}
 		case a.At-since > s.Route.KeyTTL+history.KeyGrace:
 			c.violationf(s, KeyLife, "a request arrived at %s under a key first seen at %s, %s is its life", at(a.At), at(since), s.Route.KeyTTL)
 		}
 	}
-	if s.Identified && len(first) > 1 {
-		c.violationf(s, KeyLife, "%d keys", len(first))
+	if s.Identified && len(names) > 1 {
+		c.violationf(s, KeyLife, "%d keys", len(names))
 	}
 }
 
