@@ -34,6 +34,7 @@ type options struct {
 	stories    int
 	program    string
 	keep       bool
+	kills      bool
 }
 
 func main() {
@@ -71,8 +72,9 @@ func parse(args []string) (options, error) {
 	fs.Uint64Var(&o.seed, "seed", 0, "of the first round, the next has the next; 0: a random one")
 	fs.IntVar(&o.rounds, "rounds", 20, "rounds, each with a fresh broker and a fresh upstream")
 	fs.IntVar(&o.operations, "operations", 400, "operations of a round")
-	fs.IntVar(&o.callers, "callers", 48, "operations under way at once")
+	fs.IntVar(&o.callers, "callers", 32, "operations under way at once")
 	fs.IntVar(&o.stories, "stories", 2, "violations of each rule and round of which the whole history is printed")
+	fs.BoolVar(&o.kills, "kills", true, "end the broker and start it again; without, unknowns have the time to settle")
 	fs.BoolVar(&o.keep, "keep", false, "keep the logs and the data of each round's broker, and say where")
 	fs.StringVar(&o.program, "broker", "", "a built broker; without it, one is built")
 	if err := fs.Parse(args); err != nil {

@@ -43,9 +43,14 @@ func round(ctx context.Context, o *options, seed uint64, dir string) (history.Hi
 		}
 	}
 
-	err = killWhile(ctx, broker, death, recorder, rnd, func(ctx context.Context) {
+	work := func(ctx context.Context) {
 		inParallel(o.callers, o.operations, func(n int) { callers[n%connections].Run(ctx, seed, n) })
-	})
+	}
+	if o.kills {
+		err = killWhile(ctx, broker, death, recorder, rnd, work)
+	} else {
+		work(ctx)
+	}
 	up.Calm()
 	if err == nil {
 		// All that is late has come by then.
