@@ -176,7 +176,7 @@ func (o *Operations) Reconcile(ctx context.Context, k Key, probe func(*Record) (
 	if err != nil {
 		return r, err
 	}
-	d, err := decodeDetails(r.Details)
+	d, err := r.details()
 	if err != nil {
 		return r, o.failed("read", err)
 	}

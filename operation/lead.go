@@ -50,11 +50,15 @@ func startOf(e *entry, a *Ask, owner string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	now := time.Now()
-	return Record{
+	r := Record{
 		Key: e.key, Owner: owner, Fingerprint: e.fingerprint, State: StateRunning, MustNotRepeat: a.MustNotRepeat,
-		Effect: call.EffectNone, CreateTime: now, UpdateTime: now, Until: now.Add(tombstone), Request: request,
-	}, nil
+		Effect: call.EffectNone, Request: request,
+	}
+	r.CreateTime = time.Now()
+	r.UpdateTime, r.FirstSend = r.CreateTime, r.CreateTime
+	r.retain(r.CreateTime, a.KeyTTL) // as long as if it ended in the worst way: that is how it stands when the broker ends
+	r.BodyUntil, r.FirstSend = time.Time{}, time.Time{}
+	return r, nil
 }
 
 // claim begins an operation in the ledger. One that this very process began and never sent, since the ledger answered too late or not
@@ -123,7 +127,7 @@ type lead struct {
 func (o *Operations) run(ctx context.Context, e *entry, a *Ask, stands *Record) Answer {
 	l := &lead{Operations: o, entry: e, ask: a, call: *a.Call, record: *stands}
 	l.call.MayRunOn = true
-	l.call.Before = call.Before{FirstSend: stands.FirstSend, Unknown: stands.Effect == call.EffectUnknown}
+	l.call.Before = stands.before()
 	// The caller's going away ends the call only if nobody else waits for it.
 	sending, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(errOver)

@@ -189,13 +189,15 @@ func (o *Operations) tooLate(ctx context.Context, k Key, fingerprint Fingerprint
 	switch {
 	case err == nil && r.State == StateRunning && r.Fingerprint == fingerprint:
 		return unanswered(ctx, a), nil
-	case err == nil && !r.Free() && r.State != StateRunning:
+	case err == nil && r.State == StateRunning:
+		return o.conflict(ctx, a), nil
+	case err == nil && !r.Free():
 		return o.told(ctx, &r, a, fingerprint)
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return Answer{}, &UnavailableError{err}
 	}
 	c := *a.Call
-	c.Before = call.Before{FirstSend: r.FirstSend, Unknown: r.Effect == call.EffectUnknown}
+	c.Before = r.before()
 	return Answer{Final: a.Send(ctx, &c), Policy: a.Policy}, nil
 }
 
@@ -256,7 +258,7 @@ func (o *Operations) told(ctx context.Context, r *Record, a *Ask, fingerprint Fi
 
 // replay is what the record tells those who ask again.
 func replay(r *Record) (Answer, error) {
-	d, err := decodeDetails(r.Details)
+	d, err := r.details()
 	if err != nil {
 		return Answer{}, err
 	}

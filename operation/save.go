@@ -44,17 +44,21 @@ func (r *Record) become(f *call.Final, a *Ask, probes []Finding, log *slog.Logge
 	default:
 		r.State = StateFinished
 	}
-	if r.Told == (call.Told{}) && r.State != StateRunning {
+	switch {
+	case r.Told != (call.Told{}) || r.State == StateRunning:
+	case r.State == StateUnknown: // never free, whatever the final says
+		r.Told = call.Told{Outcome: call.OutcomeUnknown, Reason: call.ReasonNotRepeatable}
+	default:
 		r.Fingerprint = Fingerprint{}
 	}
 	r.retain(now, a.KeyTTL)
 }
 
-// retain says how long the record lives from now on. One of a key tells for a day longer than the key is good that it no longer is.
+// retain says how long the record lives from now on; one that is under way may turn out as unknown. One of a key tells for a day longer than the key is good that it no longer is.
 func (r *Record) retain(now time.Time, keyTTL time.Duration) {
 	r.BodyUntil = now.Add(max(bodyLife, keyTTL))
 	life := tombstone
-	if r.State == StateUnknown {
+	if r.State != StateFinished {
 		life = unknownLife
 	}
 	r.Until = latest(r.BodyUntil, now.Add(life))
