@@ -134,21 +134,25 @@ func (e *UnavailableError) Error() string {
 func (e *UnavailableError) Unwrap() error { return e.Cause }
 
 var (
-	errSlow    = errors.New("it did not answer in time")
-	errUnsaved = errors.New("too many outcomes wait to be written")
-	errForeign = errors.New("another broker is making this operation")
+	errSlow      = errors.New("it did not answer in time")
+	errUnsaved   = errors.New("too many outcomes wait to be written")
+	errUnwritten = errors.New("the outcome of this operation waits to be written")
+	errForeign   = errors.New("another broker is making this operation")
 )
 
 // entry is an id that is in use in this process.
 type entry struct {
 	key         Key
 	fingerprint Fingerprint
-	// begun is closed when it is known who has the id: led, or err, stands then. Without either it is nobody any more.
-	begun chan struct{}
-	led   bool
-	err   error
-	// answered is closed when answer stands for those who joined, saved when the ledger has it and the entry is gone.
-	answered, saved chan struct{}
+	// begun is closed when it is known who has the id: led, or err, or stands, which somebody left, is set then. Without any of
+	// them it is nobody any more.
+	begun  chan struct{}
+	led    bool
+	err    error
+	stands *Record
+	// answered is closed when answer stands for those who joined, tried when it was written or that failed once. Once it is written
+	// the entry is gone.
+	answered, tried chan struct{}
 	answer          Answer
 
 	// The fields below are protected by Operations.mu.
@@ -213,7 +217,7 @@ func (o *Operations) enter(key Key, fingerprint Fingerprint) (e *entry, leads bo
 	}
 	e = &entry{
 		key: key, fingerprint: fingerprint, cancel: func(error) {},
-		begun: make(chan struct{}), answered: make(chan struct{}), saved: make(chan struct{}),
+		begun: make(chan struct{}), answered: make(chan struct{}), tried: make(chan struct{}),
 	}
 	o.entries[key] = e
 	return e, true, nil
@@ -228,15 +232,15 @@ func (o *Operations) leave(e *entry) {
 
 // lead makes the call if the ledger agrees.
 func (o *Operations) lead(ctx context.Context, e *entry, a *Ask) (Answer, error) {
-	stands, err := o.begin(ctx, e, a)
+	err := o.begin(ctx, e, a)
 	switch {
 	case err != nil:
 		return Answer{}, err
 	case !e.led:
-		return o.told(ctx, &stands, a, e.fingerprint)
+		return o.told(ctx, e.stands, a, e.fingerprint)
 	}
 	o.cfg.Observer.Asked(ctx, Led)
-	return o.run(ctx, e, a, &stands), nil
+	return o.run(ctx, e, a), nil
 }
 
 // told answers from a record that stands.
