@@ -355,6 +355,14 @@ func (l *faulty) set(change func(*faulty)) {
 	change(l)
 }
 
+// counts are the writes and prunes so far.
+func (l *faulty) counts() (writes, prunes int) {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.writes, l.prunes
+}
+
 func (l *faulty) now(which func(*faulty) (*fault, *int)) fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()

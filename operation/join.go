@@ -47,6 +47,7 @@ func (o *Operations) join(ctx context.Context, e *entry, a *Ask, fingerprint Fin
 		answer.Outcome, answer.Reason = answer.Told.Outcome, answer.Told.Reason
 	}
 	o.cfg.Observer.Asked(ctx, Joined)
+	o.awaitWritten(ctx, e.tried)
 	answer.Final.Late, answer.Replayed, answer.Sends, answer.Elapsed = nil, true, 0, time.Since(a.Call.Arrived)
 	return answer, true, nil
 }

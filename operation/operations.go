@@ -300,6 +300,19 @@ func (o *Operations) Get(ctx context.Context, k Key) (Record, error) {
 	if r, ok := o.current(k); ok {
 		return r, nil
 	}
+	r, err := o.read(ctx, k)
+	if err != nil || r.State != StateRunning || r.Owner != o.cfg.Owner || o.inUse(k) {
+		return r, err
+	}
+	// It was begun here, and ended meanwhile, or was never sent: the ledger said that it had failed to begin it. The second look tells.
+	begun := r.Epoch
+	if r, err = o.read(ctx, k); err == nil && r.State == StateRunning && r.Epoch == begun {
+		r.unsent()
+	}
+	return r, err
+}
+
+func (o *Operations) read(ctx context.Context, k Key) (Record, error) {
 	r, err := o.cfg.Ledger.Operation(ctx, k)
 	if err != nil && !errors.Is(err, ErrNotFound) && ctx.Err() == nil {
 		return r, o.failed("read", err)
@@ -308,6 +321,12 @@ func (o *Operations) Get(ctx context.Context, k Key) (Record, error) {
 		return r, fmt.Errorf("operation: %w", err)
 	}
 	return r, nil
+}
+
+func (o *Operations) inUse(k Key) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.entries[k] != nil
 }
 
 // current is what this process knows better than the ledger.
