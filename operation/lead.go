@@ -150,6 +150,7 @@ func (o *Operations) run(ctx context.Context, e *entry, a *Ask) Answer {
 	final := a.Send(sending, &l.call)
 	if final.Late == nil && l.inDoubt(&final) {
 		final = l.inquire(sending, &final)
+		final.Elapsed = time.Since(a.Call.Arrived)
 	}
 	returned = true
 	o.awaitWritten(ctx, l.landed(&final)) //nolint:contextcheck // as above
