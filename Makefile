@@ -92,6 +92,7 @@ jaeger: tools-jaeger ## run Jaeger on loopback: it takes traces at port 4317 and
 .PHONY: bench
 bench: ## measure (figures in docs)
 	go run ./bench
+	go run ./bench -operations
 
 .PHONY: crash
 crash: ## audit of effects: kill the broker under load for minutes and count what was done twice (docs/crash.md)
