@@ -159,6 +159,7 @@ func encodeOperation(r *operation.Record) (*pb.Operation, error) {
 	}
 	if r.State == operation.StateRunning {
 		o.Next = pb.NextStep(call.NextStepWait)
+		o.Effect = pb.Effect(call.EffectUnknown) // it may just have happened
 	}
 	for i := range k.Probes {
 		f := &k.Probes[i]
