@@ -26,12 +26,12 @@ type world struct {
 }
 
 // bubble runs a test where time is exact. Nothing may be left when it ends.
-func bubble(t *testing.T, f func(t *testing.T, w *world)) {
+func bubble(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, &faulty{Ledger: memory.NewLedger(time.Now())})
-		defer w.Close(context.Background())
-		f(t, w)
+		defer w.Close(context.WithoutCancel(t.Context()))
+		f(w)
 	})
 }
 

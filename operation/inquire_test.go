@@ -71,7 +71,8 @@ func probed(id string, up *upstream, s *teller) *operation.Ask {
 }
 
 func TestAppliedIsTheAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up, status := endsWith(lost).slowly(time.Second), tells(0, 202, 503, 200)
 		got := w.must(probed("op", up, status))
 		w.at(1700 * time.Millisecond) // asked at once, after 100, 200 and 400 ms more
@@ -93,7 +94,8 @@ func TestAppliedIsTheAnswer(t *testing.T) {
 }
 
 func TestNothingIsAskedAboutWhatIsKnown(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		status := tells(404)
 		w.must(probed("a", endsWith(answers(201)), status))
 		w.must(probed("b", endsWith(refused), status))
@@ -108,7 +110,8 @@ func TestNothingIsAskedAboutWhatIsKnown(t *testing.T) {
 }
 
 func TestTwoThatAgreeAllowOneFreshSend(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up, status := endsWith(lost, answers(201)).slowly(time.Second), tells(404)
 		got := w.must(probed("op", up, status))
 		// Lost at 1 s; the one at 1 s does not count, it settles at 4 s.
@@ -138,7 +141,8 @@ func TestOriginalThatLandsLateIsOneEffect(t *testing.T) {
 		{"no answer between them", []int{404, 404, 0, 404, 503, 404, 200}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				up, status := endsWith(lost, answers(201)), tells(tt.statuses...)
 				got := w.must(probed("op", up, status))
 				if got.Outcome != call.OutcomeSuccess || string(got.Response.Body) != "as the probe says" || up.sends() != 1 || len(status.times(w)) != len(tt.statuses) {
@@ -159,7 +163,8 @@ func TestNotAppliedAloneProvesNothing(t *testing.T) {
 		{"it settles after all is over", func(a *operation.Ask) { a.Probe.Settle = 24 * time.Hour }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				up, status := endsWith(lost, answers(201)), tells(404)
 				a := probed("op", up, status)
 				tt.change(a)
@@ -180,7 +185,8 @@ func TestNotAppliedAloneProvesNothing(t *testing.T) {
 }
 
 func TestProbeThatHangsEndsWithTheCallersTime(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		status := tells(200)
 		status.takes = time.Hour
 		got := w.must(probed("op", endsWith(lost).slowly(time.Second), status))
@@ -192,7 +198,8 @@ func TestProbeThatHangsEndsWithTheCallersTime(t *testing.T) {
 }
 
 func TestFreshSendMayRunOn(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		later := make(chan call.Final, 1)
 		up, status := endsWith(lost, runsOn(later)), tells(404)
 		ask := probed("op", up, status)
@@ -223,7 +230,8 @@ func TestProbesGoOnWhenTheCallerHasGone(t *testing.T) {
 		{"not applied", []int{503, 404}, operation.StateFinished, call.EffectNone, true, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				up, status := endsWith(func(c *call.Call) call.Final {
 					f := lost(c)
 					f.Outcome, f.Reason = call.OutcomeDeadlineExceeded, call.ReasonDeadline
@@ -256,7 +264,8 @@ func TestProbesGoOnWhenTheCallerHasGone(t *testing.T) {
 
 // What goes on asking for hours must not hold what the call held.
 func TestProbesInTheBackgroundHoldNoBodies(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		body := func() weak.Pointer[byte] {
 			a := within(probed("op", endsWith(lost), tells(503)), time.Second)
 			a.Call.Body = make([]byte, 1<<20)
@@ -279,7 +288,8 @@ func (w *world) reconcile(id string, s *teller) (operation.Record, error) {
 }
 
 func TestReconcileAsksOnlyAboutTheUnknown(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		status := tells(404)
 		if r, err := w.reconcile("never seen", status); !errors.Is(err, operation.ErrNotFound) {
 			t.Errorf("%+v, %v", r, err)
@@ -342,7 +352,8 @@ func TestReconcile(t *testing.T) {
 		{"not applied, then applied", time.Minute, []int{404, 200}, 2, operation.StateFinished, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				up := endsWith(lost, answers(201)).slowly(time.Second)
 				w.must(payment("op", up))
 				time.Sleep(tt.after)
@@ -370,7 +381,8 @@ func TestReconcile(t *testing.T) {
 }
 
 func TestReconcileOfACrashCountsFromItsEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		crashed := w.begin(payment("op", endsWith(answers(200)).slowly(time.Hour)))
 		time.Sleep(5 * time.Second)
 		after := w.broker("broker@2")
@@ -399,7 +411,8 @@ func TestReconcileOfACrashCountsFromItsEnd(t *testing.T) {
 
 // A probe may take its time; who asks under the id meanwhile is told what is known at once, and nothing that was found is lost.
 func TestProbesHoldNobodyUp(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(lost)
 		w.must(payment("op", up))
 		time.Sleep(time.Minute)
@@ -436,7 +449,8 @@ func TestProbesHoldNobodyUp(t *testing.T) {
 
 // Both prove that nothing was done; what was led again meanwhile is not touched by the second.
 func TestReconcileDoesNotTouchALaterLead(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(lost, answers(201)).slowly(time.Second)
 		w.must(payment("op", up))
 		time.Sleep(time.Minute)

@@ -13,7 +13,8 @@ import (
 )
 
 func TestWhoJoinsGetsTheAnswerAndNothingMoreIsSent(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(201)).slowly(3 * time.Second)
 		leader := w.begin(payment("op", up))
 		var joiners []*going
@@ -43,7 +44,8 @@ func TestWhoJoinsGetsTheAnswerAndNothingMoreIsSent(t *testing.T) {
 }
 
 func TestWhoJoinsHasHisOwnTime(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(201)).slowly(8 * time.Second)
 		leader := w.begin(payment("op", up))
 		short, leaves, may := w.begin(within(payment("op", up), 2*time.Second)), w.begin(payment("op", up)), w.begin(within(payment("op", up), 8*time.Second))
@@ -80,7 +82,8 @@ func TestWhoJoinsHasHisOwnTime(t *testing.T) {
 }
 
 func TestCallGoesOnWhileSomebodyWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(201)).slowly(5 * time.Second)
 		leader := w.begin(payment("op", up))
 		joiner, other := w.begin(payment("op", up)), w.begin(payment("op", up))
@@ -102,7 +105,8 @@ func TestCallGoesOnWhileSomebodyWaits(t *testing.T) {
 }
 
 func TestCallEndsWithTheLastWhoWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(201)).slowly(5 * time.Second)
 		leader := w.begin(payment("op", up))
 		one, two := w.begin(payment("op", up)), w.begin(payment("op", up))
@@ -122,7 +126,8 @@ func TestCallEndsWithTheLastWhoWaits(t *testing.T) {
 }
 
 func TestAbandonedCallIsCancelled(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		leader := w.begin(payment("op", endsWith(answers(201)).slowly(5*time.Second)))
 		time.Sleep(time.Second)
 		leader.leave()
@@ -136,7 +141,8 @@ func TestAbandonedCallIsCancelled(t *testing.T) {
 
 // The caller is gone by the time the ledger has granted the lead: nothing may be sent (semantics.md §2.1).
 func TestNothingIsSentForACallerWhoIsGone(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		for range 20 {
 			up := endsWith(answers(201))
 			ask := payment("op", up)
@@ -164,7 +170,8 @@ func TestCancellationIsNobodyElsesAnswer(t *testing.T) {
 		{"what may be is made for who still waits", lookup, call.OutcomeSuccess, call.ReasonSuccess, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				landing := make(chan struct{})
 				up := endsWith(func(c *call.Call) call.Final {
 					<-landing // it takes a moment to come down
@@ -192,7 +199,8 @@ func TestCancellationIsNobodyElsesAnswer(t *testing.T) {
 
 // A leader in a hurry is no reason to fail those who have time: what may be repeated is made again for them, by one of them.
 func TestLeadersDeadlineIsNobodyElses(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(func(c *call.Call) call.Final {
 			return ended(c, call.OutcomeDeadlineExceeded, call.EffectUnknown, call.ReasonDeadline)
 		}, answers(201)).slowly(time.Second)
@@ -210,7 +218,8 @@ func TestLeadersDeadlineIsNobodyElses(t *testing.T) {
 
 // What ended for another reason is the answer of all, also where the id is free again: they asked for one set of sends.
 func TestWhoJoinsSharesAFailure(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(exhausted).slowly(time.Second)
 		leader, joiner := w.begin(lookup("op", up)), w.begin(lookup("op", up))
 		<-joiner.done
@@ -222,7 +231,8 @@ func TestWhoJoinsSharesAFailure(t *testing.T) {
 }
 
 func TestManyWhoAskAtOnceAreToldWhatIsKept(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(201))
 		w.must(payment("op", up))
 		w.ledger.set(func(l *faulty) { l.begin = &fault{takes: 10 * time.Millisecond} })
@@ -256,7 +266,8 @@ func TestLateAnswerReachesWhoWaitsAndTheLedger(t *testing.T) {
 		{"none", lost, operation.StateUnknown, call.OutcomeCancelled, call.OutcomeUnknown, call.EffectUnknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				later := make(chan call.Final, 1)
 				ask := payment("op", endsWith(func(c *call.Call) call.Final {
 					f := runsOn(later)(c)
@@ -298,7 +309,8 @@ func TestLateAnswerReachesWhoWaitsAndTheLedger(t *testing.T) {
 }
 
 func TestCrashWhileAnAttemptRunsOnKeepsWhatTheCallerWasTold(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		later := make(chan call.Final, 1)
 		ask := payment("op", endsWith(func(c *call.Call) call.Final {
 			f := runsOn(later)(c)

@@ -12,7 +12,8 @@ import (
 )
 
 func TestLeadIsWrittenBeforeAnythingIsSent(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(func(c *call.Call) call.Final {
 			r := w.stored("op")
 			if r.State != operation.StateRunning || r.Epoch != 1 || r.Owner != "broker@1" || !r.MustNotRepeat || r.Free() || r.Fingerprint == (operation.Fingerprint{}) {
@@ -53,7 +54,8 @@ func TestWhatWasKeptIsToldAgain(t *testing.T) {
 		{"a cancelled one", cancelled, operation.StateUnknown, call.OutcomeCancelled, call.Told{Outcome: call.OutcomeUnknown, Reason: call.ReasonNotRepeatable}, call.NextStepReconcile},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				up := endsWith(tt.final).slowly(time.Second)
 				first := w.must(payment("op", up))
 				time.Sleep(time.Minute)
@@ -106,7 +108,8 @@ func TestFreedIDIsLedAgainAndKnowsWhatWas(t *testing.T) {
 		{"it may be repeated", lookup, exhausted, func(begun time.Time) call.Before { return call.Before{FirstSend: begun.UTC(), Unknown: true} }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				up := endsWith(tt.final, answers(200))
 				w.must(tt.ask("op", up))
 				if r := w.record("op"); !r.Free() || r.State != operation.StateFinished || r.Outcome == call.OutcomeUnspecified {
@@ -132,7 +135,8 @@ func TestFreedIDIsLedAgainAndKnowsWhatWas(t *testing.T) {
 
 // A freed id whose lead ended in a crash may have been sent as early as it was heard of: the key's horizon counts from there.
 func TestLeadThatCrashedCountsForTheHorizonOfTheKey(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(200)).slowly(time.Hour)
 		keyed := func() *operation.Ask {
 			a := lookup("op", up)
@@ -166,7 +170,8 @@ func TestLeadThatCrashedCountsForTheHorizonOfTheKey(t *testing.T) {
 }
 
 func TestCrashReadsBackAsUnknown(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		crashed := w.begin(payment("op", endsWith(answers(200)).slowly(time.Hour)))
 		after := w.broker("broker@2")
 		defer after.Close(t.Context())
@@ -198,7 +203,8 @@ func TestTombstoneTellsWhatToDo(t *testing.T) {
 		{"of what may be repeated", lookup, answers(410), call.NextStepFixRequest, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				up := endsWith(tt.final)
 				first := w.must(tt.ask("op", up))
 				time.Sleep(time.Hour)
@@ -217,7 +223,8 @@ func TestTombstoneTellsWhatToDo(t *testing.T) {
 }
 
 func TestLargeBodyIsKeptAsStatusAndHead(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(func(c *call.Call) call.Final {
 			f := answers(200)(c)
 			f.Response.Body = make([]byte, operation.MostBody+1)
@@ -232,7 +239,8 @@ func TestLargeBodyIsKeptAsStatusAndHead(t *testing.T) {
 }
 
 func TestOtherPayloadIsAConflictAtEachStage(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(200)).slowly(time.Second)
 		other := func() *operation.Ask {
 			a := payment("op", up)
@@ -271,7 +279,8 @@ func TestOtherPayloadIsAConflictAtEachStage(t *testing.T) {
 }
 
 func TestSameIDOfTwoCallersIsTwoOperations(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(200)).slowly(time.Second)
 		bob := payment("op", up)
 		bob.Call.Caller, bob.Call.Body = "bob", []byte("his own")
@@ -288,7 +297,8 @@ func TestSameIDOfTwoCallersIsTwoOperations(t *testing.T) {
 }
 
 func TestUnknownIsNeverFree(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(func(c *call.Call) call.Final {
 			f := lost(c)
 			f.Told = call.Told{} // whoever sends forgot to say
@@ -311,7 +321,8 @@ func TestPanicInASendIsAnUnknownEffect(t *testing.T) {
 		{"of what may be", lookup, operation.StateFinished},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				up := endsWith(func(*call.Call) call.Final { panic("a poisoned answer") }, answers(200)).slowly(time.Second)
 				gone := make(chan any, 1)
 				go func() {
@@ -341,7 +352,8 @@ func TestPanicInASendIsAnUnknownEffect(t *testing.T) {
 }
 
 func TestCallWithNoTimeLeftIsToldWhatIsKnown(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(201), answers(200)).slowly(time.Minute)
 		tooLate := func(id string) *operation.Ask {
 			a := payment(id, endsWith(func(c *call.Call) call.Final {

@@ -14,7 +14,8 @@ import (
 )
 
 func TestNothingIsSentWithoutTheLedger(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(200))
 		w.ledger.set(func(l *faulty) { l.begin = &fault{err: errDisk} })
 		_, err := w.caller(payment("op", up))
@@ -34,7 +35,8 @@ func TestNothingIsSentWithoutTheLedger(t *testing.T) {
 }
 
 func TestLedgerThatHangsTakesNoMoreThanTheCallHas(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(200))
 		w.ledger.set(func(l *faulty) { l.begin = &fault{takes: time.Hour} })
 		leader := w.begin(within(payment("op", up), 2*time.Second))
@@ -54,7 +56,8 @@ func TestLedgerThatHangsTakesNoMoreThanTheCallHas(t *testing.T) {
 }
 
 func TestCallerWhoLeavesTheLedgerWaitingSentNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(200))
 		w.ledger.set(func(l *faulty) { l.begin = &fault{takes: 3 * time.Second} })
 		leader := w.begin(payment("op", up))
@@ -76,7 +79,8 @@ func TestCallerWhoLeavesTheLedgerWaitingSentNothing(t *testing.T) {
 
 // Who waits for a lead that its caller gave up takes it.
 func TestLeadGivenUpIsTakenByWhoWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(200))
 		w.ledger.set(func(l *faulty) { l.begin = &fault{takes: 2 * time.Second} })
 		leader := w.begin(within(payment("op", up), time.Second))
@@ -101,7 +105,8 @@ func TestBeginThatWasDoneNeverWedgesItsID(t *testing.T) {
 		{"both", &fault{takes: 7 * time.Second, deaf: true, err: errDisk, after: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				up := endsWith(answers(200))
 				w.ledger.set(func(l *faulty) { l.begin, l.write = tt.begin, &fault{err: errDisk} }) // nor can it be given back
 				_, err := w.caller(within(payment("op", up), time.Second))
@@ -137,7 +142,8 @@ func TestAnswerDoesNotWaitForALedgerThatFails(t *testing.T) {
 		{"it is slow", &fault{takes: 300 * time.Millisecond}, 300 * time.Millisecond, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				up := endsWith(answers(201))
 				w.ledger.set(func(l *faulty) { l.write = tt.write })
 				if got := w.must(payment("op", up)); got.Outcome != call.OutcomeSuccess {
@@ -162,7 +168,8 @@ func TestAnswerDoesNotWaitForALedgerThatFails(t *testing.T) {
 }
 
 func TestNobodySeesAnAnswerThatACrashCouldTakeBack(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(201)).slowly(time.Second)
 		w.ledger.set(func(l *faulty) { l.write = &fault{takes: 300 * time.Millisecond} })
 		leader, joiner := w.begin(payment("op", up)), w.begin(payment("op", up))
@@ -175,7 +182,7 @@ func TestNobodySeesAnAnswerThatACrashCouldTakeBack(t *testing.T) {
 }
 
 func TestAnswerLeavesTheCallerHalfOfWhatIsLeft(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
 		up := endsWith(answers(201)).slowly(time.Second)
 		w.ledger.set(func(l *faulty) { l.write = &fault{takes: time.Hour} })
 		w.must(within(payment("op", up), 1200*time.Millisecond))
@@ -184,7 +191,8 @@ func TestAnswerLeavesTheCallerHalfOfWhatIsLeft(t *testing.T) {
 }
 
 func TestFreeIDIsRefusedUntilTheLedgerKnows(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(refused, answers(200))
 		w.ledger.set(func(l *faulty) { l.write = &fault{err: errDisk} })
 		w.must(payment("op", up))
@@ -211,7 +219,8 @@ func TestFreeIDIsRefusedUntilTheLedgerKnows(t *testing.T) {
 }
 
 func TestWriteThatWasDoneMayBeDoneAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(201))
 		w.ledger.set(func(l *faulty) { l.write = &fault{err: errDisk, after: true} })
 		w.must(payment("op", up))
@@ -224,7 +233,8 @@ func TestWriteThatWasDoneMayBeDoneAgain(t *testing.T) {
 }
 
 func TestFailingLedgerIsNotAskedInALoop(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		w.ledger.set(func(l *faulty) {
 			l.write, l.pruned, l.settling = &fault{err: errDisk}, &fault{err: errDisk}, &fault{err: errDisk}
 			l.more = true
@@ -244,7 +254,8 @@ func TestFailingLedgerIsNotAskedInALoop(t *testing.T) {
 }
 
 func TestPruningGoesOnWhileThereIsMore(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		w.ledger.set(func(l *faulty) { l.more = true })
 		time.Sleep(time.Minute + 100*time.Millisecond + time.Microsecond)
 		w.ledger.set(func(l *faulty) { l.more = false })
@@ -259,7 +270,8 @@ func TestPruningGoesOnWhileThereIsMore(t *testing.T) {
 }
 
 func TestForgottenOperationIsNotFound(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		w.must(payment("op", endsWith(answers(200))))
 		time.Sleep(operation.Tombstone + time.Minute)
 		if _, err := w.Get(t.Context(), operation.Key{Caller: "ann", ID: "op"}); !errors.Is(err, operation.ErrNotFound) {
@@ -273,7 +285,8 @@ func TestForgottenOperationIsNotFound(t *testing.T) {
 }
 
 func TestOutcomesThatWaitAreBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		up := endsWith(answers(200))
 		w.ledger.set(func(l *faulty) { l.write = &fault{err: errDisk} })
 		for i := range operation.MostUnsaved {
@@ -292,7 +305,8 @@ func TestOutcomesThatWaitAreBounded(t *testing.T) {
 }
 
 func TestCloseWaitsForWhatIsWrittenAndNoLonger(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		later := make(chan call.Final, 1)
 		running := payment("runs on", endsWith(runsOn(later)))
 		w.must(running)
@@ -316,7 +330,8 @@ func TestCloseWaitsForWhatIsWrittenAndNoLonger(t *testing.T) {
 }
 
 func TestListTellsALedgerThatFails(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		w.must(payment("op", endsWith(answers(200))))
 		if all, err := w.List(t.Context(), "ann", operation.StateFinished, operation.Cursor{}, 5); err != nil || len(all) != 1 || all[0].ID != "op" {
 			t.Errorf("%+v, %v", all, err)

@@ -166,7 +166,7 @@ func find(document []byte, pointer string) (any, error) {
 	if err := d.Decode(&v); err != nil {
 		return nil, errNoJSON
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // it is as it is; anything else: more than one value
+	if _, err := d.Token(); !errors.Is(err, io.EOF) { // more than one value
 		return nil, errNoJSON
 	}
 	if pointer != "" && pointer[0] != '/' {

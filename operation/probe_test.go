@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -11,14 +12,7 @@ import (
 
 // among tells whether a status is one of these.
 func among(statuses ...int) func(int) bool {
-	return func(status int) bool {
-		for _, s := range statuses {
-			if s == status {
-				return true
-			}
-		}
-		return false
-	}
+	return func(status int) bool { return slices.Contains(statuses, status) }
 }
 
 func TestProbeIsJudged(t *testing.T) {
