@@ -384,7 +384,7 @@ func TestReconcileOfACrashCountsFromItsEnd(t *testing.T) {
 	bubble(t, func(w *world) {
 		t := w.t
 		crashed := w.begin(payment("op", endsWith(answers(200)).slowly(time.Hour)))
-		time.Sleep(5 * time.Second)
+		time.Sleep(time.Second)
 		after := w.broker("broker@2")
 		defer after.Close(t.Context())
 		synctest.Wait()
