@@ -115,7 +115,7 @@ func TestProbeThatCannotBeAsked(t *testing.T) {
 		}, "another origin"},
 		{"no URL", "op", func(*upstream) []policy.Rule { return []policy.Rule{probing("charges/{operation_id}")} }, "no valid URL"},
 		{"an id that is a dot segment", "..", func(*upstream) []policy.Rule { return []policy.Rule{probing("/charges/{operation_id}")} }, "no valid URL"},
-		{"an id that leads out of the policy's path", "../admin", func(*upstream) []policy.Rule {
+		{"an id with a / where a policy has a path", "x/admin", func(*upstream) []policy.Rule {
 			p := probing("/charges/{operation_id}")
 			p.Match.PathPrefix = "/charges"
 			return []policy.Rule{p}

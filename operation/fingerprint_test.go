@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"reflect"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -79,6 +80,17 @@ func TestWhatAFingerprintCounts(t *testing.T) {
 		if got := operation.FingerprintOf(tt.call, tt.key) == operation.FingerprintOf(base, tt.key); got != tt.same {
 			t.Errorf("%s: the same is %v", tt.name, got)
 		}
+	}
+	mixed, apart := asked(t, "POST", url, ""), asked(t, "POST", url, "")
+	for i := range 50 { // more than are sorted by inserting
+		mixed.Headers = append(mixed.Headers, call.Header{Name: "B", Value: strconv.Itoa(i)}, call.Header{Name: "A", Value: strconv.Itoa(i)})
+		apart.Headers = append(apart.Headers, call.Header{Name: "A", Value: strconv.Itoa(i)})
+	}
+	for i := range 50 {
+		apart.Headers = append(apart.Headers, call.Header{Name: "B", Value: strconv.Itoa(i)})
+	}
+	if operation.FingerprintOf(mixed, "") != operation.FingerprintOf(apart, "") {
+		t.Error("how the fields of two names stand among each other counts")
 	}
 	before := *base
 	base.Caller, base.Criticality, base.Reserve, base.SingleUseBody, base.Labels = "bob", call.CriticalityCritical, 1, true, map[string]string{"a": "b"}

@@ -384,7 +384,11 @@ func TestReconcileOfACrashCountsFromItsEnd(t *testing.T) {
 	bubble(t, func(w *world) {
 		t := w.t
 		crashed := w.begin(payment("op", endsWith(answers(200)).slowly(time.Hour)))
+<<<<<<< HEAD
 		time.Sleep(4 * time.Second) // so that all is over before the time of the call that crashed is
+=======
+		time.Sleep(time.Second)
+>>>>>>> optest
 		after := w.broker("broker@2")
 		defer after.Close(t.Context())
 		synctest.Wait()
@@ -447,11 +451,11 @@ func TestProbesHoldNobodyUp(t *testing.T) {
 	})
 }
 
-// Both prove that nothing was done; what was led again meanwhile is not touched by the second.
+// Both prove that nothing was done; what was led again meanwhile, and is unknown again, is not freed by the second.
 func TestReconcileDoesNotTouchALaterLead(t *testing.T) {
 	bubble(t, func(w *world) {
 		t := w.t
-		up := endsWith(lost, answers(201)).slowly(time.Second)
+		up := endsWith(lost).slowly(time.Second)
 		w.must(payment("op", up))
 		time.Sleep(time.Minute)
 		quick, slow := tells(404), tells(404)
@@ -467,10 +471,10 @@ func TestReconcileDoesNotTouchALaterLead(t *testing.T) {
 		if r, err := w.reconcile("op", quick); err != nil || !r.Free() {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if got := w.must(payment("op", up)); got.Outcome != call.OutcomeSuccess || got.Replayed {
+		if got := w.must(payment("op", up)); got.Outcome != call.OutcomeUnknown || got.Replayed {
 			t.Errorf("%+v", got)
 		}
-		if r := <-done; r.State != operation.StateFinished || r.Status != 201 || r.Free() {
+		if r := <-done; r.State != operation.StateUnknown || r.Epoch != 2 || r.Free() {
 			t.Errorf("%+v", r)
 		}
 		if got := w.must(payment("op", up)); !got.Replayed || up.sends() != 2 {

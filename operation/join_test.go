@@ -81,6 +81,22 @@ func TestWhoJoinsHasHisOwnTime(t *testing.T) {
 	})
 }
 
+func TestGoingOfWhoJoinedEndsNothing(t *testing.T) {
+	bubble(t, func(w *world) {
+		t := w.t
+		up := endsWith(answers(201)).slowly(2 * time.Second)
+		leader := w.begin(payment("op", up))
+		joiner := w.begin(payment("op", up))
+		joiner.leave()
+		<-joiner.done
+		<-leader.done
+		w.at(2 * time.Second)
+		if leader.answer.Outcome != call.OutcomeSuccess || up.sends() != 1 {
+			t.Errorf("%+v after %d sends", leader.answer, up.sends())
+		}
+	})
+}
+
 func TestCallGoesOnWhileSomebodyWaits(t *testing.T) {
 	bubble(t, func(w *world) {
 		t := w.t

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sallyport/sallyport/call"
@@ -20,7 +21,7 @@ type account struct {
 	broken  []string
 }
 
-func (a *account) complain(format string, args ...any) {
+func (a *account) complainf(format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.broken = append(a.broken, fmt.Sprintf(format, args...))
@@ -107,13 +108,13 @@ func TestNothingIsDoneTwice(t *testing.T) {
 							switch {
 							case err != nil:
 							case got.Outcome == call.OutcomeOperationConflict:
-								a.complain("%s conflicts with itself", id)
+								a.complainf("%s conflicts with itself", id)
 							case got.Effect == call.EffectNone && !got.Replayed && effects > 0 && got.Sends > 0:
-								a.complain("%s was told as not done", id)
+								a.complainf("%s was told as not done", id)
 							case got.Outcome == call.OutcomeSuccess && effects != 1:
-								a.complain("%s was told as done, it was done %d times", id, effects)
+								a.complainf("%s was told as done, it was done %d times", id, effects)
 							case got.Replayed && got.Sends != 0:
-								a.complain("%s was told again with sends", id)
+								a.complainf("%s was told again with sends", id)
 							}
 						}
 					})
@@ -139,6 +140,7 @@ func TestNothingIsDoneTwice(t *testing.T) {
 				})
 				all.Wait()
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				for id, n := range a.effects {
 					if n > 1 {
 						t.Errorf("%s was done %d times", id, n)
