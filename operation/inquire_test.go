@@ -384,11 +384,7 @@ func TestReconcileOfACrashCountsFromItsEnd(t *testing.T) {
 	bubble(t, func(w *world) {
 		t := w.t
 		crashed := w.begin(payment("op", endsWith(answers(200)).slowly(time.Hour)))
-<<<<<<< HEAD
-		time.Sleep(4 * time.Second) // so that all is over before the time of the call that crashed is
-=======
 		time.Sleep(time.Second)
->>>>>>> optest
 		after := w.broker("broker@2")
 		defer after.Close(t.Context())
 		synctest.Wait()
