@@ -37,11 +37,11 @@ func startLedgerBroker(ctx context.Context, upstream *ready) (ready, func(), err
 	}
 	at, stop, err := startBroker(ctx, upstream, nil, ledger)
 	if err != nil {
-		_ = ledger.Close()
+		_ = ledger.Close() //nolint:contextcheck // what is given back is given back in any case
 		remove()
 		return ready{}, nil, err
 	}
-	return at, func() {
+	return at, func() { //nolint:contextcheck // as above
 		stop()
 		_ = ledger.Close()
 		remove()
@@ -60,12 +60,16 @@ func operations(ctx context.Context, o *options) error {
 	}
 	defer stop()
 	var clients []*client.Client
+	defer func() {
+		for _, c := range clients {
+			_ = c.Close() // nothing is measured any more
+		}
+	}()
 	for range connections {
 		c, err := client.Dial(broker.at.GRPC, client.Config{})
 		if err != nil {
 			return err
 		}
-		defer func() { _ = c.Close() }() // nothing is measured any more
 		clients = append(clients, c)
 	}
 	synced, err := syncs(o.length)
