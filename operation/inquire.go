@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ const (
 	laterPause   = time.Second
 	laterLongest = 15 * time.Minute
 	laterTries   = 14
+	// mostInquiries bounds the operations that are asked about in the background at once, mostFindings what is remembered of one.
+	mostInquiries = 1000
+	mostFindings  = 50
 	// probeWithin is the time one probe is given where no caller waits.
 	probeWithin = 10 * time.Second
 )
@@ -30,7 +34,7 @@ func (l *lead) inDoubt(f *call.Final) bool {
 // inquiry is the questions that are asked about one operation.
 type inquiry struct {
 	*Probe
-	observer Observer
+	cfg *Config
 	// lastByte is when the last byte may have been sent.
 	lastByte time.Time
 	findings []Finding
@@ -40,7 +44,7 @@ type inquiry struct {
 // ask makes one probe.
 func (q *inquiry) ask(ctx context.Context, until time.Time) (Verdict, *call.Response) {
 	now := time.Now()
-	r := q.Ask(ctx, until)
+	r := q.answer(ctx, until)
 	f := Finding{Time: now.UTC(), Verdict: q.judge(r)}
 	if r != nil {
 		f.Status = r.Status
@@ -51,9 +55,22 @@ func (q *inquiry) ask(ctx context.Context, until time.Time) (Verdict, *call.Resp
 	} else {
 		q.agree = 0
 	}
-	q.findings = append(q.findings, f)
-	q.observer.Probed(ctx, &f)
+	if q.findings = append(q.findings, f); len(q.findings) > mostFindings {
+		q.findings = slices.Delete(q.findings, 0, 1)
+	}
+	q.cfg.Observer.Probed(ctx, &f)
 	return f.Verdict, r
+}
+
+// answer is that of the upstream. A probe that panics found nothing: the operation it is about has its outcome already.
+func (q *inquiry) answer(ctx context.Context, until time.Time) (r *call.Response) {
+	defer func() {
+		if v := recover(); v != nil {
+			q.cfg.Log.Error("a status probe panicked", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
+			r = nil
+		}
+	}()
+	return q.Ask(ctx, until)
 }
 
 // settled is when a "not applied" begins to count: the original may be under way until then.
@@ -91,7 +108,7 @@ func (l *lead) inquire(ctx context.Context, f *call.Final) call.Final {
 
 // inquiry begins the questions about what f left open.
 func (l *lead) inquiry(f *call.Final) *inquiry {
-	return &inquiry{Probe: l.ask.Probe, observer: l.cfg.Observer, lastByte: lastByte(f.Attempts), findings: l.probes}
+	return &inquiry{Probe: l.ask.Probe, cfg: &l.cfg, lastByte: lastByte(f.Attempts), findings: l.probes}
 }
 
 // lastByte is when the last attempt ended: no byte of it was sent later.
@@ -144,19 +161,42 @@ func onTopOf(first *call.Final, again call.Final) call.Final {
 
 // inquireLater goes on asking after the caller has got his unknown.
 func (o *Operations) inquireLater(k Key, p *Probe) {
-	pause := max(laterPause, p.Settle)
+	defer o.inquiring(-1)
+	if o.inquiring(+1) > mostInquiries {
+		o.cfg.Log.Warn("too many operations are asked about in the background; this one is when somebody asks for it", "caller", k.Caller, "operation_id", k.ID)
+		return
+	}
+	counts := time.Now().Add(p.Settle) // tries before that can find that it was done, and not prove that it was not
+	if o.inquireOften(k, p) || !time.Now().Before(counts) || !o.rest(time.Until(counts)) {
+		return
+	}
+	o.inquireOften(k, p)
+}
+
+// inquireOften reports whether there is nothing more to ask.
+func (o *Operations) inquireOften(k Key, p *Probe) bool {
+	pause := laterPause
 	for range laterTries {
 		if !o.rest(pause) {
-			return
+			return true
 		}
 		pause = min(2*pause, laterLongest)
 		ctx, cancel := context.WithTimeout(context.Background(), 2*probeWithin)
 		r, err := o.Reconcile(ctx, k, func(*Record) (*Probe, error) { return p, nil })
 		cancel()
 		if err == nil && r.State != StateUnknown && r.State != StateRunning || errors.Is(err, ErrNotFound) {
-			return
+			return true
 		}
 	}
+	return false
+}
+
+// inquiring counts the operations that are asked about in the background.
+func (o *Operations) inquiring(more int) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.inquiries += more
+	return o.inquiries
 }
 
 // sleep returns at that instant, or when ctx ends.
@@ -185,7 +225,7 @@ func (o *Operations) Reconcile(ctx context.Context, k Key, probe func(*Record) (
 	if err != nil {
 		return r, o.failed("read", err)
 	}
-	q := &inquiry{Probe: p, observer: o.cfg.Observer, lastByte: lastByte(known.Attempts)}
+	q := &inquiry{Probe: p, cfg: &o.cfg, lastByte: lastByte(known.Attempts)}
 	if q.lastByte.IsZero() {
 		q.lastByte = r.UpdateTime // of a start of the broker that ended in the middle
 	}

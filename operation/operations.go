@@ -16,9 +16,10 @@ import (
 type Operations struct {
 	cfg Config
 
-	mu      sync.Mutex // protects the fields below
-	entries map[Key]*entry
-	unsaved int // entries whose outcome the ledger could not take yet
+	mu        sync.Mutex // protects the fields below
+	entries   map[Key]*entry
+	unsaved   int // entries whose outcome the ledger could not take yet
+	inquiries int // in the background
 
 	tasks  sync.WaitGroup
 	closed chan struct{} // closed by Close
