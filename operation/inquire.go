@@ -20,7 +20,7 @@ const (
 	laterTries   = 14
 	// mostLater is how many operations are asked about in the background. Beyond it only Reconcile asks: an upstream that is down for an hour
 	// would else have a goroutine for every call of that hour, and all their probes when it is back.
-	mostLater = 1000
+	mostLater = 4000
 	// probeWithin is the time one probe is given where no caller waits.
 	probeWithin = 10 * time.Second
 )
