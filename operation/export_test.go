@@ -5,7 +5,6 @@ import "github.com/sallyport/sallyport/call"
 // The bounds, for tests that reach them.
 const (
 	MostUnsaved = mostUnsaved
-	MostLater   = mostLater
 	MostBody    = mostBody
 	Tombstone   = tombstone
 	BodyLife    = bodyLife

@@ -18,9 +18,6 @@ const (
 	laterPause   = time.Second
 	laterLongest = 15 * time.Minute
 	laterTries   = 14
-	// mostLater is how many operations are asked about in the background. Beyond it only Reconcile asks: an upstream that is down for an hour
-	// would else have a goroutine for every call of that hour, and all their probes when it is back.
-	mostLater = 4000
 	// probeWithin is the time one probe is given where no caller waits.
 	probeWithin = 10 * time.Second
 )
@@ -145,27 +142,8 @@ func onTopOf(first *call.Final, again call.Final) call.Final {
 	return again
 }
 
-// enterLater takes a place among those that are asked about in the background.
-func (o *Operations) enterLater() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.later >= mostLater {
-		return false
-	}
-	o.later++
-	return true
-}
-
-// leaveLater gives it back.
-func (o *Operations) leaveLater() {
-	o.mu.Lock()
-	o.later--
-	o.mu.Unlock()
-}
-
-// inquireLater goes on asking after the caller has got his unknown. It leaves the place that was taken for it.
+// inquireLater goes on asking after the caller has got his unknown.
 func (o *Operations) inquireLater(k Key, p *Probe) {
-	defer o.leaveLater()
 	pause := max(laterPause, p.Settle)
 	for range laterTries {
 		if !o.rest(pause) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -279,36 +278,6 @@ func TestProbesInTheBackgroundHoldNoBodies(t *testing.T) {
 		}
 		if body.Value() != nil {
 			t.Error("the body of the request is still held")
-		}
-	})
-}
-
-// An upstream that is down for long must not have a goroutine for every operation it lost.
-func TestProbesInTheBackgroundAreBounded(t *testing.T) {
-	bubble(t, func(w *world) {
-		t := w.t
-		up, status := endsWith(lost), tells(503)
-		for i := range operation.MostLater + 1 {
-			w.must(within(probed(strconv.Itoa(i), up, status), 50*time.Millisecond)) // each asks once, in no time
-		}
-		w.at(0)
-		asked := len(status.times(w))
-		time.Sleep(3 * time.Second)
-		if n := len(status.times(w)) - asked; n != operation.MostLater {
-			t.Errorf("%d are asked about, want %d", n, operation.MostLater)
-		}
-		status.mu.Lock()
-		status.statuses = []int{200} // it is back
-		status.mu.Unlock()
-		time.Sleep(2 * time.Hour)
-		if r, err := w.reconcile(strconv.Itoa(operation.MostLater), status); err != nil || r.State != operation.StateFinished {
-			t.Errorf("the one too many: %+v, %v", r, err)
-		}
-		up, status = endsWith(lost), tells(503)
-		w.must(within(probed("room again", up, status), 50*time.Millisecond))
-		time.Sleep(3 * time.Second)
-		if n := len(status.times(w)); n != 2 {
-			t.Errorf("asked %d times when there was room again", n)
 		}
 	})
 }

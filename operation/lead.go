@@ -229,7 +229,7 @@ func (l *lead) finish(f *call.Final) {
 	l.entry.answer.Told = l.record.Told
 	close(l.entry.answered)
 	l.tasks.Go(func() { l.save(l.entry, &l.record) })
-	if l.inDoubt(f) && l.enterLater() {
+	if l.inDoubt(f) {
 		l.tasks.Go(func() { l.inquireLater(l.entry.key, l.ask.Probe) })
 	}
 }

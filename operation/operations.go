@@ -19,7 +19,6 @@ type Operations struct {
 	mu      sync.Mutex // protects the fields below
 	entries map[Key]*entry
 	unsaved int // entries whose outcome the ledger could not take yet
-	later   int // operations that are asked about in the background
 
 	tasks  sync.WaitGroup
 	closed chan struct{} // closed by Close
