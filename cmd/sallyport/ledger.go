@@ -59,23 +59,30 @@ var errLedgerClosed = errors.New("the ledger is closed")
 
 // get is the ledger, opened if it was not.
 func (l *ledgerFile) get(ctx context.Context) (*sqlite.Ledger, error) {
+	opened, back, err := l.opened(ctx)
+	if back {
+		l.log.Info("the ledger of operations can be used again")
+	}
+	return opened, err
+}
+
+// opened is get; back: it could not be opened before.
+func (l *ledgerFile) opened(ctx context.Context) (ledger *sqlite.Ledger, back bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		return nil, errLedgerClosed
+		return nil, false, errLedgerClosed
 	case l.ledger != nil:
-		return l.ledger, nil
+		return l.ledger, false, nil
 	case l.err != nil && time.Now().Before(l.next):
-		return nil, l.err
+		return nil, false, l.err
 	}
-	opened, err := l.open(ctx)
+	ledger, err = l.open(ctx)
 	l.next = time.Now().Add(ledgerAgain)
-	if l.err != nil && err == nil {
-		l.log.Info("the ledger of operations can be used again")
-	}
-	l.ledger, l.err = opened, err
-	return opened, err
+	back = l.err != nil && err == nil
+	l.ledger, l.err = ledger, err
+	return ledger, back, err
 }
 
 func (l *ledgerFile) open(ctx context.Context) (*sqlite.Ledger, error) {
