@@ -165,8 +165,20 @@ func (r *run) mayOutlive(f *flight) bool {
 	return true
 }
 
+// giveUpPlace gives it back.
+func (r *run) giveUpPlace(f *flight) {
+	r.origins.late.leave(r.origin.name)
+	r.aloft.remove(f)
+}
+
 // handOn leaves the attempt to a goroutine of its own, with all it holds, and ends the call with what is known so far.
 func (r *run) handOn(ctx context.Context, now time.Time, f *flight, gone bool) Step {
+	handed := false
+	defer func() {
+		if !handed { // by a panic
+			r.giveUpPlace(f)
+		}
+	}()
 	later := r.plan.outlived(gone)
 	result := f.attempt.Departure.SoFar()
 	result.Failure, result.TimedOut, result.Detail = call.FailureAttemptTimeout, true, "no complete answer within the attempt's time"
@@ -182,11 +194,11 @@ func (r *run) handOn(ctx context.Context, now time.Time, f *flight, gone bool) S
 		final: *step.Final,
 		late:  make(chan call.Final, 1),
 	}
-	r.flights, r.handedOn = flights{}, true
 	ctx = context.WithoutCancel(ctx)
 	if o, ok := r.observer.(Outliving); ok {
 		ctx = o.AttemptOutlives(ctx, f.attempt.Number)
 	}
+	r.flights, r.handedOn, handed = flights{}, true, true
 	go l.land(ctx, f)
 	step.Final.Late = l.late
 	return step
@@ -202,14 +214,13 @@ type lateRun struct {
 
 // land waits for the attempt and settles what it holds, then tells. Whatever panics harms nobody else: what the caller was told stands.
 func (l *lateRun) land(ctx context.Context, f *flight) {
-	defer l.aloft.remove(f)
+	defer l.giveUpPlace(f) // the last of all: who waits for it finds everything settled
 	defer func() { l.late <- l.final }()
 	defer func() {
 		if v := recover(); v != nil {
 			l.final.Note = fmt.Sprintf("a late attempt panicked: %v\n%s", v, debug.Stack())
 		}
 	}()
-	defer l.origins.late.leave(l.origin.name)
 	defer l.leave(ctx)
 	l.await(ctx)
 }

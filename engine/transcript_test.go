@@ -75,6 +75,8 @@ type stage struct {
 	shared []engine.Event
 	sent   uint32 // the number of the latest attempt
 	asked  *call.Call
+	// remember: what is told of the call under its operation id is written, too.
+	remember bool
 }
 
 func play(t *testing.T, script string) string {
@@ -221,6 +223,7 @@ func (s *stage) call(words []string) []string {
 	s.must(err, "target")
 	c := &call.Call{Method: words[0], Target: target, Caller: "local", Arrived: s.epoch}
 	gone := false
+	s.remember = false
 	for _, word := range words[1:] {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
@@ -247,6 +250,12 @@ func (s *stage) call(words []string) []string {
 			c.Target.Host = value
 		case "port":
 			c.Target.Port = uint16(s.number(value))
+		case "before": // when an earlier call under the id sent first
+			c.Before.FirstSend = s.epoch.Add(s.duration(value))
+		case "unknown":
+			c.Before.Unknown = true
+		case "remember":
+			s.remember = true
 		case "gone":
 			gone = true
 		default:
@@ -433,7 +442,13 @@ func (s *stage) said(step engine.Step) []string {
 		}
 		lines = append(lines, decided)
 	}
-	return lines
+	switch {
+	case !s.remember:
+		return lines
+	case f.Told == call.Told{}:
+		return []string{said, "the id is free"}
+	}
+	return []string{said, "kept: " + f.Told.Outcome.String() + " " + f.Told.Reason.String()}
 }
 
 // defaults is the built-in policy.

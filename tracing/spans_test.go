@@ -301,3 +301,39 @@ func TestTextThatCannotBeEncodedLosesNoSpan(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// An attempt that outlives its call ends its span when it ends, once, under the call's, which is over by then.
+func TestSpanOfALateAttemptEndsWithIt(t *testing.T) {
+	c := &collector{}
+	o := observe(t, startCollector(t, c))
+	ask := asked(t, "POST", "https://api.example.com/")
+	now := time.Now()
+	ask.Arrived, ask.Deadline, ask.OperationID, ask.MayRunOn = now, now.Add(60*time.Millisecond), "order-1", true
+	answer := make(chan struct{})
+	e := engine.New(senderFunc(func(_ context.Context, a call.Attempt) call.Result {
+		a.Departure.Depart()
+		<-answer
+		return call.Result{Evidence: call.EvidenceAnswered, Status: 201, Response: &call.Response{Status: 201}}
+	}), o, open(), engine.NewOrigins())
+	ctx, span := o.Begin(t.Context(), sampled, "")
+	f := e.Do(ctx, ask, rules(t, ask))
+	span.End(ask, &f, policyInTest)
+	close(answer)
+	late := <-f.Late
+	e.Wait(t.Context())
+	spans := c.exported(t, o)
+	if len(spans) != 2 || late.Outcome != call.OutcomeSuccess {
+		t.Fatalf("%d spans, %s", len(spans), late.Outcome)
+	}
+	whole, attempt := spans[0], spans[1]
+	if hex.EncodeToString(attempt.GetSpanId()) != late.Attempts[0].SpanID {
+		whole, attempt = attempt, whole
+	}
+	if got := attributes(attempt.GetAttributes()); got["http.response.status_code"] != 201 || got["sallyport.evidence"] != "ANSWERED" ||
+		string(attempt.GetParentSpanId()) != string(whole.GetSpanId()) || attempt.GetEndTimeUnixNano() < whole.GetEndTimeUnixNano() {
+		t.Errorf("the attempt: %v", got)
+	}
+	if got := attributes(whole.GetAttributes()); got["sallyport.outcome"] != "UNKNOWN" {
+		t.Errorf("the call: %v", got)
+	}
+}

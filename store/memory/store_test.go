@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -14,4 +15,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(testing.TB) admin.Store { return memory.New() })
+}
+
+func TestLedger(t *testing.T) {
+	storetest.RunLedger(t, func(testing.TB) storetest.Ledger { return memory.NewLedger(time.Unix(1, 2)) })
 }

@@ -18,6 +18,7 @@
 package seal
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -121,12 +122,12 @@ func (k *Keys) Open(sealed []byte, names ...string) ([]byte, error) {
 
 // Current tells whether it was sealed with the key that seals now.
 func (k *Keys) Current(sealed []byte) bool {
-	return len(sealed) >= Overhead && sealed[0] == version && string(sealed[1:head]) == string(k.keys[0].id[:])
+	return len(sealed) >= Overhead && sealed[0] == version && bytes.Equal(sealed[1:head], k.keys[0].id[:])
 }
 
 func (k *Keys) find(id []byte) (key, bool) {
 	for _, one := range k.keys {
-		if string(one.id[:]) == string(id) {
+		if bytes.Equal(one.id[:], id) {
 			return one, true
 		}
 	}

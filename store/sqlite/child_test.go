@@ -26,6 +26,8 @@ func child(role, path string) int {
 	switch role {
 	case "write":
 		err = writeForEver(ctx, path)
+	case "ledger":
+		err = ledgerForEver(ctx, path)
 	case "lock":
 		err = hold(ctx, path, "BEGIN EXCLUSIVE")
 	case "lock all":

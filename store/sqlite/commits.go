@@ -32,6 +32,7 @@ type commits struct {
 
 	queue   chan *commit
 	waiting atomic.Int64 // bytes in queue
+	most    int64        // of waiting
 	bodies  int64        // bytes of all bodies that are kept, before they were sealed; run alone changes it
 	stop    context.CancelFunc
 	ended   chan struct{} // closed by run
@@ -65,7 +66,7 @@ type statements struct {
 
 // newCommits prepares everything and begins to write.
 func newCommits(ctx context.Context, l *Ledger) (*commits, error) {
-	c := &commits{ledger: l, queue: make(chan *commit, mostWaiting), ended: make(chan struct{})}
+	c := &commits{ledger: l, queue: make(chan *commit, mostWaiting), most: mostWaitingBytes, ended: make(chan struct{})}
 	var err error
 	if c.table.finder, err = newFinder(ctx, l.writer); err != nil {
 		return nil, err
@@ -77,7 +78,8 @@ func newCommits(ctx context.Context, l *Ledger) (*commits, error) {
 		&c.table.set:  "UPDATE operations SET (" + setColumns + ") = (" + values + ") WHERE n = ?",
 		&c.table.drop: "DELETE FROM operations WHERE n = ?",
 	} {
-		if *statement, err = l.writer.PrepareContext(ctx, text); err != nil {
+		*statement, err = l.writer.PrepareContext(ctx, text) //nolint:sqlclosecheck // closed with the file
+		if err != nil {
 			return nil, err //nolint:wrapcheck // explained by OpenLedger
 		}
 	}
@@ -106,7 +108,7 @@ func (c *commits) do(ctx context.Context, size int64, work func(ctx context.Cont
 		return err //nolint:wrapcheck // explained by the caller
 	}
 	one := &commit{size: size, given: ctx.Err, work: work, done: make(chan error, 1)}
-	if all := c.waiting.Add(size); all > mostWaitingBytes && all != size {
+	if all := c.waiting.Add(size); all > c.most && all != size {
 		c.waiting.Add(-size)
 		return ErrOverloaded
 	}

@@ -29,7 +29,7 @@ type schema struct {
 	directory string
 	// application stands in the header of the file, see the first migration.
 	application int64
-	// probe is a table that is always there.
+	// probe is a statement that writes and changes nothing.
 	probe string
 	// checkedBytes is the size up to which a file is checked when it is opened.
 	checkedBytes int64
@@ -72,7 +72,7 @@ func (s *file) connect(ctx context.Context, of *schema, wait time.Duration) erro
 	}
 	// Neither a lock nor a file that cannot be written shows before something writes, even if it changes nothing.
 	return transact(ctx, s.writer, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM "+of.probe+" WHERE false")
+		_, err := tx.ExecContext(ctx, of.probe)
 		return err //nolint:wrapcheck // explained by open
 	})
 }

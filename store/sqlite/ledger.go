@@ -44,8 +44,8 @@ func OpenLedger(ctx context.Context, path string, keys *seal.Keys) (*Ledger, err
 func openLedger(ctx context.Context, path string, keys *seal.Keys, wait time.Duration, checkedBytes int64) (*Ledger, error) {
 	l := &Ledger{keys: keys}
 	err := l.open(ctx, path, &schema{
-		noun: "ledger", directory: "migrations/ledger", application: 0x53706c67, probe: "operations", checkedBytes: checkedBytes,
-		begin: l.found,
+		noun: "ledger", directory: "migrations/ledger", application: 0x53706c67, probe: "DELETE FROM operations WHERE false",
+		checkedBytes: checkedBytes, begin: l.found,
 	}, wait)
 	if err != nil {
 		return nil, err
@@ -221,10 +221,10 @@ func (l *Ledger) Operations(ctx context.Context, caller string, s operation.Stat
 	switch s {
 	case operation.StateUnspecified:
 		query += " INDEXED BY operations_by_time WHERE caller = ?"
-	case operation.StateRunning: // the states as numbers, or the partial index would not do
-		query += " INDEXED BY operations_open WHERE caller = ? AND state = 1"
+	case operation.StateRunning: // said as the partial index says it
+		query += " INDEXED BY operations_open WHERE caller = ? AND state = 1 AND state <> 2"
 	case operation.StateUnknown:
-		query += " INDEXED BY operations_open WHERE caller = ? AND state = 3"
+		query += " INDEXED BY operations_open WHERE caller = ? AND state = 3 AND state <> 2"
 	default:
 		query += " INDEXED BY operations_by_time WHERE caller = ? AND state = ?"
 		args = append(args, int64(s))

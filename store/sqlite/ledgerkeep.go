@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// piece is how many rows are changed at a time by what is not a call, and pieceBytes from how much on no more are.
+	// piece is how many rows are changed at a time by what is not a call, and pieceBytes from how much on no more are: calls wait for
+	// it meanwhile, some 50 ms.
 	piece      = 500
-	pieceBytes = 16 << 20
+	pieceBytes = 4 << 20
 )
 
 // Settle implements [operation.Keeper]. Where rows are damaged it settles the others and returns [ErrDamaged].
@@ -23,7 +24,7 @@ func (l *Ledger) Settle(ctx context.Context, owner string, now time.Time) (int, 
 		return 0, l.explain(ctx, err)
 	}
 	left, err := list(ctx, &l.file, scanNumber,
-		"SELECT n FROM operations INDEXED BY operations_open WHERE state = 1 AND owner <> ? ORDER BY n", owner)
+		"SELECT n FROM operations INDEXED BY operations_open WHERE state = 1 AND state <> 2 AND owner <> ? ORDER BY n", owner)
 	if err != nil {
 		return 0, err
 	}
@@ -32,7 +33,7 @@ func (l *Ledger) Settle(ctx context.Context, owner string, now time.Time) (int, 
 	for numbers := range slices.Chunk(left, piece) {
 		settled := 0
 		var damaged error
-		err := l.commits.do(ctx, pieceBytes, func(ctx context.Context, b *batch) error {
+		err := l.commits.do(ctx, mostTogetherBytes, func(ctx context.Context, b *batch) error {
 			settled, damaged = 0, nil
 			return b.each(ctx, numbers, &damaged, func(r *row) error {
 				if r.State != operation.StateRunning || r.Owner == owner {
@@ -75,7 +76,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, mostBodyBytes int64) 
 		return false, l.explain(ctx, err)
 	}
 	var p pruning
-	err = l.commits.do(ctx, pieceBytes, func(ctx context.Context, b *batch) error {
+	err = l.commits.do(ctx, mostTogetherBytes, func(ctx context.Context, b *batch) error {
 		p = pruning{batch: b, now: now}
 		return p.prune(ctx, at, mostBodyBytes)
 	})

@@ -8,9 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/sallyport/sallyport/operation"
+	"github.com/sallyport/sallyport/store/seal"
 	"github.com/sallyport/sallyport/store/sqlite"
 )
 
@@ -27,12 +31,15 @@ func namespace(user int, flags uintptr) func(*exec.Cmd) {
 }
 
 func linuxChild(ctx context.Context, role, path string) error {
-	if role != "full" {
+	if role != "full" && role != "ledger full" {
 		return fmt.Errorf("no role %q", role)
 	}
 	// 4 MiB: two policies of the largest size, and their log.
 	if err := syscall.Mount("tmpfs", path, "tmpfs", 0, "size=4m"); err != nil {
 		return fmt.Errorf("cannot mount: %w", err)
+	}
+	if role == "ledger full" {
+		return fillLedgerUp(ctx, path)
 	}
 	for _, size := range []int{100, 3000, 60_000, 1 << 20} {
 		if err := fillUp(ctx, filepath.Join(path, fmt.Sprint(size)), size); err != nil {
@@ -143,6 +150,82 @@ func holds(ctx context.Context, s *sqlite.Store, revisions uint64) error {
 
 func TestFullDisk(t *testing.T) {
 	p := start(t, "full", t.TempDir(), namespace(0, syscall.CLONE_NEWNS))
+	if said := p.over(t); strings.Contains(said, "cannot mount") {
+		t.Skip(said)
+	} else if said != "" {
+		t.Error(said)
+	}
+}
+
+// fillLedgerUp has a ledger on a disk that gets full, and many who write to it.
+func fillLedgerUp(ctx context.Context, dir string) (err error) {
+	keys, err := seal.Parse(keyA)
+	if err != nil {
+		return err
+	}
+	path, ballast := filepath.Join(dir, "ledger.db"), filepath.Join(dir, "ballast")
+	l, err := sqlite.OpenLedger(ctx, path, keys)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	acknowledged := []operation.Record{}
+	for round := range 3 {
+		if err := takeAll(ballast); err != nil {
+			return err
+		}
+		const together = 8
+		var (
+			wg   sync.WaitGroup
+			mu   sync.Mutex
+			full = make([]error, together)
+		)
+		for i := range together {
+			wg.Go(func() {
+				// The log may have room from before, so it need not fail at once. 4 MiB hold no 1000 of these.
+				for n := 0; n < 1000 && full[i] == nil; n++ {
+					var r operation.Record
+					r, _, full[i] = l.Begin(ctx, aCall(fmt.Sprintf("%d of %d in %d", n, i, round)))
+					if full[i] == nil {
+						mu.Lock()
+						acknowledged = append(acknowledged, r)
+						mu.Unlock()
+						full[i] = l.Write(ctx, over(r, 20_000))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for _, err := range full {
+			if !errors.Is(err, sqlite.ErrFull) || !strings.Contains(err.Error(), "ledger "+path+": disk full") {
+				return fmt.Errorf("round %d, on a full disk: %w", round, err)
+			}
+		}
+		for _, r := range acknowledged {
+			if got, err := l.Operation(ctx, r.Key); err != nil || got.Epoch != 1 {
+				return fmt.Errorf("round %d, %s was acknowledged: %w", round, r.ID, err)
+			}
+		}
+		if err := os.Remove(ballast); err != nil {
+			return err
+		}
+		// There is room again, or Prune makes it: no need to open it anew.
+		if _, err := l.Prune(ctx, time.Now(), 0); err != nil {
+			return fmt.Errorf("round %d, pruning: %w", round, err)
+		}
+		r, _, err := l.Begin(ctx, aCall(fmt.Sprint("after ", round)))
+		if err == nil {
+			err = l.Write(ctx, over(r, 20_000))
+		}
+		if err != nil {
+			return fmt.Errorf("round %d, after room was made: %w", round, err)
+		}
+	}
+	return nil
+}
+
+func TestLedgerFullDisk(t *testing.T) {
+	p := start(t, "ledger full", t.TempDir(), namespace(0, syscall.CLONE_NEWNS))
 	if said := p.over(t); strings.Contains(said, "cannot mount") {
 		t.Skip(said)
 	} else if said != "" {

@@ -16,7 +16,10 @@ type Store struct{ file }
 var _ admin.Store = (*Store)(nil)
 
 // stores are the files of a [Store]. All of a file is checked at start, of whatever size: it is small.
-var stores = schema{noun: "store", directory: "migrations", application: 0x53707274, probe: "forced_breakers", checkedBytes: math.MaxInt64}
+var stores = schema{
+	noun: "store", directory: "migrations", application: 0x53707274, probe: "DELETE FROM forced_breakers WHERE false",
+	checkedBytes: math.MaxInt64,
+}
 
 // Open opens the store in the file at path and makes it if there is none; the directory must exist. It checks the file as far as
 // SQLite can, brings the tables of an older version up to date, and makes sure that it can write. What it refuses is an error of one
