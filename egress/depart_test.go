@@ -58,6 +58,7 @@ type road struct {
 
 func roads() []road {
 	plain := func(t *testing.T) (*policy.Effective, string, *atomic.Int32) {
+		t.Helper()
 		read := new(atomic.Int32)
 		return loopback(t), newUpstream(t, tardy(read)).url("/"), read
 	}
@@ -65,16 +66,19 @@ func roads() []road {
 		{name: "HTTP/1.1", policy: plain},
 		{name: "a large body", policy: plain, large: true},
 		{name: "over TLS", policy: func(t *testing.T) (*policy.Effective, string, *atomic.Int32) {
+			t.Helper()
 			read, a := new(atomic.Int32), newAuthority(t)
 			u := newUpstream(t, overTLS(&tls.Config{Certificates: []tls.Certificate{a.server(t, nil)}}, tardy(read)))
 			return a.trusting(t), secure(u, "/"), read
 		}},
 		{name: "through a proxy", policy: func(t *testing.T) (*policy.Effective, string, *atomic.Int32) {
+			t.Helper()
 			read := new(atomic.Int32)
 			u := newUpstream(t, tardy(read))
 			return through(t, proxytest.Start(t, nil).URL(), nil), u.url("/"), read
 		}},
 		{name: "HTTP/2", policy: func(t *testing.T) (*policy.Effective, string, *atomic.Int32) {
+			t.Helper()
 			read := new(atomic.Int32)
 			u := newStreams(t, func(st *stream) {
 				read.Add(1)

@@ -106,18 +106,15 @@ func (s *aloft) close() (all []*flight) {
 // Wait returns when no attempt runs on whose caller has been told. When ctx ends it cancels those that do, each of which then gives its
 // Final, the effect unknown, and from then on attempts end with their calls. It is for the end, after the last call.
 func (e *Engine) Wait(ctx context.Context) {
-	for {
-		empty := e.aloft.empty()
-		if empty == nil {
-			return
-		}
+	gone := ctx.Done()
+	for empty := e.aloft.empty(); empty != nil; empty = e.aloft.empty() {
 		select {
 		case <-empty:
-		case <-ctx.Done():
+		case <-gone:
 			for _, f := range e.aloft.close() {
 				f.cancel(errOver)
 			}
-			ctx = context.WithoutCancel(ctx)
+			gone = nil
 		}
 	}
 }

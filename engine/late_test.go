@@ -247,12 +247,14 @@ func TestVanishedCallerLeavesASentAttemptRunning(t *testing.T) {
 	}{
 		{
 			"sent", &leaver{answers: 3 * time.Second, result: status(201)}, call.EffectUnknown,
-			call.Told{Outcome: call.OutcomeUnknown, Reason: call.ReasonNotRepeatable}, call.Told{Outcome: call.OutcomeSuccess, Reason: call.ReasonSuccess},
+			call.Told{Outcome: call.OutcomeUnknown, Reason: call.ReasonNotRepeatable},
+			call.Told{Outcome: call.OutcomeSuccess, Reason: call.ReasonSuccess},
 		},
 		{"not sent", &leaver{departs: 3 * time.Second}, call.EffectNone, call.Told{}, call.Told{}},
 		{
 			"an answer that says nothing was done", &leaver{answers: 3 * time.Second, result: status(503)}, call.EffectUnknown,
-			call.Told{Outcome: call.OutcomeUnknown, Reason: call.ReasonNotRepeatable}, call.Told{},
+			call.Told{Outcome: call.OutcomeUnknown, Reason: call.ReasonNotRepeatable},
+			call.Told{},
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {

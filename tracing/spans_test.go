@@ -1,6 +1,7 @@
 package tracing_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -330,7 +331,7 @@ func TestSpanOfALateAttemptEndsWithIt(t *testing.T) {
 		whole, attempt = attempt, whole
 	}
 	if got := attributes(attempt.GetAttributes()); got["http.response.status_code"] != 201 || got["sallyport.evidence"] != "ANSWERED" ||
-		string(attempt.GetParentSpanId()) != string(whole.GetSpanId()) || attempt.GetEndTimeUnixNano() < whole.GetEndTimeUnixNano() {
+		!bytes.Equal(attempt.GetParentSpanId(), whole.GetSpanId()) || attempt.GetEndTimeUnixNano() < whole.GetEndTimeUnixNano() {
 		t.Errorf("the attempt: %v", got)
 	}
 	if got := attributes(whole.GetAttributes()); got["sallyport.outcome"] != "UNKNOWN" {
