@@ -64,17 +64,6 @@ const (
 	DispatchRepeat
 )
 
-// Dispatch tells dispatches of a deferred call apart: each is a call of one attempt, without the free resend (semantics.md §11).
-type Dispatch uint8
-
-// The dispatches.
-const (
-	// DispatchFirst is like the first attempt of a call.
-	DispatchFirst Dispatch = iota + 1
-	// DispatchRepeat draws a token before it begins, as a retry does, and leaves half of the budget to calls whose callers wait.
-	DispatchRepeat
-)
-
 // Before is what earlier calls under the same operation id left behind, whose id was given back.
 type Before struct {
 	// FirstSend is when a byte of the operation may have left first; zero: none has.
