@@ -7,8 +7,8 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
 FUZZTIME ?= 30s
 TESTTIME ?= 10m
-# The measuring programs are run by `make bench`, not tested; polyglot has a line of its own, see test.
-PACKAGES = $$(go list ./... | grep -vE '/(bench|internal/polyglot)$$')
+# The measuring programs are run by `make bench`, not tested; polyglot and crash have lines of their own, see test.
+PACKAGES = $$(go list ./... | grep -vE '/(bench|crash|internal/polyglot)$$')
 GO_FILES = $$(git ls-files -co --exclude-standard -- '*.go' ':!gen' | while read -r f; do [[ -f $$f ]] && echo "$$f"; done)
 
 .PHONY: help
@@ -23,12 +23,13 @@ build: ## build bin/sallyport, one static binary
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sallyport ./cmd/sallyport
 
 # Of polyglot, -v prints why a language was skipped; -count=1, since the go command would remember a skip when what was missing has
-# come.
+# come. Of crash, it prints the seeds; what it does is drawn anew each time.
 .PHONY: test
 test: compiler tools-jaeger ## vet, and all tests under the race detector
 	go vet ./...
 	SALLYPORT_REQUIRE_JAEGER=1 go test -race -timeout $(TESTTIME) $(PACKAGES)
 	go test -race -timeout $(TESTTIME) -v -count=1 ./internal/polyglot
+	go test -race -timeout $(TESTTIME) -v -count=1 ./crash
 
 # The race detector links C; without this the message would be about cgo and not about what is missing.
 .PHONY: compiler
@@ -91,6 +92,11 @@ jaeger: tools-jaeger ## run Jaeger on loopback: it takes traces at port 4317 and
 .PHONY: bench
 bench: ## measure (figures in docs)
 	go run ./bench
+	go run ./bench -operations
+
+.PHONY: crash
+crash: ## audit of effects: kill the broker under load for minutes and count what was done twice (docs/crash.md)
+	go run ./crash
 
 .PHONY: demo
 demo: build ## a broker and a flaky upstream in one process, and a few calls that show what it is for

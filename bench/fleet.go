@@ -87,12 +87,12 @@ func (c *child) stop() error {
 	return errors.Join(c.orders.Close(), c.cmd.Wait())
 }
 
-// startPair runs an upstream in a role, and a broker in front of it.
-func startPair(ctx context.Context, role string) (upstream, broker *child, stop func(), err error) {
+// startPair runs an upstream in a role, and a broker in one of its own in front of it.
+func startPair(ctx context.Context, role, brokers string) (upstream, broker *child, stop func(), err error) {
 	if upstream, err = startChild(ctx, role, nil); err != nil {
 		return nil, nil, nil, err
 	}
-	if broker, err = startChild(ctx, roleBroker, upstream.at); err != nil {
+	if broker, err = startChild(ctx, brokers, upstream.at); err != nil {
 		return nil, nil, nil, errors.Join(err, upstream.stop())
 	}
 	return upstream, broker, func() {

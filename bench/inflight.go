@@ -35,7 +35,7 @@ const (
 // inFlight measures what calls in flight cost in memory: the broker's resident set at rest, with every call waiting for its upstream,
 // and after all have ended.
 func inFlight(ctx context.Context, calls int) error {
-	upstream, broker, stop, err := startPair(ctx, roleSlow)
+	upstream, broker, stop, err := startPair(ctx, roleSlow, roleBroker)
 	if err != nil {
 		return err
 	}

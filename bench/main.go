@@ -7,6 +7,7 @@
 //
 //	go run ./bench -rounds 5 -seconds 3 -concurrency 64,256
 //	go run ./bench -inflight 10000
+//	go run ./bench -operations
 package main
 
 import (
@@ -44,6 +45,7 @@ type options struct {
 	inFlight    int
 	rate        int
 	origins     int
+	operations  bool
 }
 
 func main() {
@@ -67,6 +69,8 @@ func bench(ctx context.Context, args []string) error {
 	switch {
 	case o.inFlight > 0:
 		return inFlight(ctx, o.inFlight)
+	case o.operations:
+		return operations(ctx, &o)
 	case o.origins > 0:
 		return idleOrigins(ctx, o.origins)
 	}
@@ -100,6 +104,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.profile, "profile", "", "after the rounds, write a CPU profile of the broker to this file")
 	fs.IntVar(&o.rate, "rate", 1000, "calls a second of the open loop; 0 leaves it out")
 	fs.IntVar(&o.origins, "origins", 0, "measure the broker's memory after one call to each of so many origins, and nothing else")
+	fs.BoolVar(&o.operations, "operations", false, "measure what an operation id costs, with a ledger on this disk, and nothing else")
 	fs.IntVar(&o.inFlight, "inflight", 0, "measure the broker's memory with so many calls in flight, and nothing else")
 	if err := fs.Parse(args); err != nil {
 		return o, fmt.Errorf("flags: %w", err)

@@ -20,7 +20,7 @@ const untilIdle = 10*time.Second + 2*sweepEvery
 // idleOrigins measures what origins that were called once cost in memory when nothing goes to them any more. All are names of the one
 // upstream, and none keeps a connection.
 func idleOrigins(ctx context.Context, n int) error {
-	upstream, broker, stop, err := startPair(ctx, roleUpstream)
+	upstream, broker, stop, err := startPair(ctx, roleUpstream, roleBroker)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ const (
 	roleBare     = "bare"
 	roleBroker   = "broker"
 	rolePolicies = "broker, 1000 policies"
+	roleLedger   = "broker with a ledger"
 	roleUpstream = "upstream"
 	roleSlow     = "slow"
 )
@@ -100,9 +101,11 @@ func startRole(ctx context.Context, role string, lines *bufio.Scanner) (ready, f
 	case roleBare:
 		return startBare(ctx, upstream.CA)
 	case roleBroker:
-		return startBroker(ctx, &upstream, nil)
+		return startBroker(ctx, &upstream, nil, nil)
+	case roleLedger:
+		return startLedgerBroker(ctx, &upstream)
 	case rolePolicies:
-		return startBroker(ctx, &upstream, manyPolicies())
+		return startBroker(ctx, &upstream, manyPolicies(), nil)
 	}
 	return ready{}, nil, fmt.Errorf("no role %q", role)
 }

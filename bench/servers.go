@@ -25,7 +25,9 @@ import (
 	"github.com/sallyport/sallyport/engine"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 	"github.com/sallyport/sallyport/internal/ballast"
+	"github.com/sallyport/sallyport/operation"
 	"github.com/sallyport/sallyport/policy"
+	"github.com/sallyport/sallyport/store/sqlite"
 	"github.com/sallyport/sallyport/tracing"
 )
 
@@ -41,9 +43,9 @@ func listen(ctx context.Context) (net.Listener, error) {
 }
 
 // startBroker starts the broker as `sallyport serve --dev` does, under the default policy with the upstream's authority added, with the
-// patience that a slow upstream needs, and with these policies beside. Spans are exported as the environment says. Every call counts
+// patience that a slow upstream needs, with these policies beside, and with a ledger of operations unless that is nil. Spans are exported as the environment says. Every call counts
 // toward the byte limit with the largest answer it would take, which the load has room for.
-func startBroker(ctx context.Context, upstream *ready, beside []policy.Rule) (ready, func(), error) {
+func startBroker(ctx context.Context, upstream *ready, beside []policy.Rule, ledger *sqlite.Ledger) (ready, func(), error) {
 	weight := ballast.New(os.LookupEnv)
 	l, err := listen(ctx)
 	if err != nil {
@@ -68,11 +70,16 @@ func startBroker(ctx context.Context, upstream *ready, beside []policy.Rule) (re
 		return ready{}, nil, err
 	}
 	origins := engine.NewOrigins()
+	log := slog.New(slog.DiscardHandler)
+	var operations *operation.Operations
+	if ledger != nil {
+		operations = broker.NewOperations(operation.Config{Ledger: ledger, Keeper: ledger, Owner: "bench@1", Log: log}, observer)
+	}
 	calls := broker.NewCallService(broker.CallConfig{
-		Engine: engine.New(transport, observer, g, origins), Observer: observer, BrokerID: "bench@1", Log: slog.New(slog.DiscardHandler),
+		Engine: engine.New(transport, observer, g, origins), Observer: observer, BrokerID: "bench@1", Log: log, Operations: operations,
 	}, table)
-	server := broker.NewServer(calls, broker.ServerConfig{Log: slog.New(slog.DiscardHandler)}) //nolint:contextcheck // its handlers take the context of their stream
-	served := make(chan struct{})                                                              // closed by the goroutine below
+	server := broker.NewServer(calls, broker.ServerConfig{Log: log}) //nolint:contextcheck // its handlers take the context of their stream
+	served := make(chan struct{})                                    // closed by the goroutine below
 	go func() {
 		defer close(served)
 		_ = server.Serve(l) // a server that fails shows in the load
@@ -91,6 +98,9 @@ func startBroker(ctx context.Context, upstream *ready, beside []policy.Rule) (re
 		server.Drain(ctx)
 		<-served
 		transport.Close()
+		if operations != nil {
+			operations.Close(ctx)
+		}
 		_ = observer.Close(ctx) // nothing is measured any more
 		runtime.KeepAlive(weight)
 	}, nil

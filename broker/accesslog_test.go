@@ -29,7 +29,7 @@ func logOf(t *testing.T, accessLog bool, sender engine.Sender, requests ...*pb.C
 	t.Cleanup(func() { operations.Close(context.WithoutCancel(t.Context())) })
 	service := NewCallService(CallConfig{
 		Operations: operations,
-		Engine: engine.New(sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1",
+		Engine:     engine.New(sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1",
 		Log: newLog(out), AccessLog: accessLog,
 	}, compile(t))
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
@@ -50,14 +50,14 @@ func logOf(t *testing.T, accessLog bool, sender engine.Sender, requests ...*pb.C
 	return lines
 }
 
-// secretive is a request that has a secret wherever one can be.
+// secretive is a request that has a secret wherever one can be. Its operation is named by its method and URL.
 func secretive(method, url string) *pb.CallRequest {
 	return &pb.CallRequest{
 		Request: &pb.HttpRequest{
 			Method: method, Url: url + "?token=s3cret", Body: []byte("s3cret"),
 			Headers: []*pb.HttpHeader{{Name: "Authorization", Value: "Bearer s3cret"}},
 		},
-		OperationId: "order-17", Labels: map[string]string{"note": "s3cret"},
+		OperationId: method + ":" + url, Labels: map[string]string{"note": "s3cret"},
 	}
 }
 
@@ -72,6 +72,7 @@ func TestAccessLogHasOneLinePerFinishedCall(t *testing.T) {
 	})
 	lines := logOf(t, true, sender,
 		secretive("GET", "https://api.example.com/orders/17"), secretive("POST", "https://api.example.com:8443/orders"))
+	ids := []string{"GET:https://api.example.com/orders/17", "POST:https://api.example.com:8443/orders"}
 	want := []map[string]any{
 		{
 			"level": "INFO", "msg": "call", "method": "GET", "origin": "https://api.example.com:443",
@@ -86,7 +87,7 @@ func TestAccessLogHasOneLinePerFinishedCall(t *testing.T) {
 		t.Fatalf("%d lines: %v", len(lines), lines)
 	}
 	for i, line := range lines {
-		want[i]["caller"], want[i]["policy"], want[i]["operation_id"] = "", "policies/default@1", "order-17"
+		want[i]["caller"], want[i]["policy"], want[i]["operation_id"] = "", "policies/default@1", ids[i]
 		want[i]["trace_id"] = "0af7651916cd43dd8448eb211c80319c"
 		for name, value := range want[i] {
 			if line[name] != value {

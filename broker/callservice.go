@@ -74,7 +74,8 @@ func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRe
 	taken = true
 	m, err := s.make(ctx, c, effective, given, taking)
 	if err != nil {
-		span.Refuse(reasonLedger)
+		reason, _ := ownReason(err)
+		span.Refuse(reason)
 		return nil, err
 	}
 	final := &m.Final

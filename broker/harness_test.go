@@ -43,6 +43,8 @@ type setup struct {
 	listener   net.Listener      // nil: a port of loopback; else there is no client
 	codec      encoding.CodecV2  // nil: the server's own
 	store      admin.Store       // nil: there is no PolicyService
+	ledger     operation.Ledger  // nil: the memory ledger itself
+	replicas   bool              // several brokers without a shared ledger
 }
 
 // running is a broker on a real port of loopback, with a client.
@@ -53,6 +55,7 @@ type running struct {
 	calls    pb.CallServiceClient
 	policies pb.PolicyServiceClient
 	log      *logBuffer
+	memory   *memory.Ledger
 }
 
 func start(t testing.TB, s setup) *running {
@@ -72,17 +75,24 @@ func start(t testing.TB, s setup) *running {
 		table = nil
 	}
 	r := &running{log: &logBuffer{}}
-	ledger := memory.NewLedger(time.Now())
+	r.memory = memory.NewLedger(time.Now())
+	if s.ledger == nil {
+		s.ledger = r.memory
+	}
 	observer := s.observer
 	if observer == nil {
 		observer = &tracing.Observer{}
 	}
 	operations := NewOperations(operation.Config{
-		Ledger: ledger, Keeper: ledger, Owner: "broker-under-test@1", Log: newLog(r.log),
+		Ledger: s.ledger, Keeper: r.memory, Owner: "broker-under-test@1", Log: newLog(r.log),
 	}, observer)
 	t.Cleanup(func() { operations.Close(context.WithoutCancel(t.Context())) })
+	asked := operations
+	if s.replicas {
+		asked = nil
+	}
 	r.service = NewCallService(CallConfig{
-		Operations: operations,
+		Operations: asked,
 		Engine:     engine.New(s.sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1", Log: newLog(r.log), Limits: s.limits,
 	}, table)
 	if s.codec == nil {

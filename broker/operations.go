@@ -78,9 +78,14 @@ func (s *CallService) make(ctx context.Context, c *call.Call, p *policy.Effectiv
 	return made{answer.Final, answer.Policy, answer.Replayed}, nil
 }
 
+// maker is the engine.
+type maker interface {
+	Do(ctx context.Context, c *call.Call, p *policy.Effective) call.Final
+}
+
 // sending makes a call under an id, perhaps twice.
 type sending struct {
-	engine *engine.Engine
+	engine maker
 	policy *policy.Effective
 	room   room
 	began  bool

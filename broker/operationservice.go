@@ -157,8 +157,8 @@ func encodeOperation(r *operation.Record) (*pb.Operation, error) {
 		CreateTime: timestamppb.New(r.CreateTime), UpdateTime: timestamppb.New(r.UpdateTime),
 		Detail: k.Detail, Next: pb.NextStep(k.Next), RetrySafe: k.RetrySafe, Policy: k.Policy, Free: r.Free(),
 	}
-	if r.State == operation.StateRunning {
-		o.Next = pb.NextStep(call.NextStepWait)
+	if r.State == operation.StateRunning { // by now it may have been sent, and nobody knows yet
+		o.Effect, o.Next = pb.Effect_EFFECT_UNKNOWN, pb.NextStep(call.NextStepWait)
 	}
 	for i := range k.Probes {
 		f := &k.Probes[i]

@@ -43,6 +43,8 @@ func (s *CallService) probe(c *call.Call, p *policy.Effective, url string) (*ope
 		return nil, errNoURL
 	case target.Origin != c.Target.Origin:
 		return nil, errElsewhere
+	case target.Ambiguous() && p.PathScoped(target.Host): // as of a call: an id must not lead out of what its policy covers
+		return nil, errNoURL
 	}
 	rule := &p.StatusProbe
 	get := &call.Call{

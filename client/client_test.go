@@ -197,3 +197,28 @@ func TestRefusalTellsReasonFieldsAndDelay(t *testing.T) {
 		t.Errorf("violations %+v", got.Violations)
 	}
 }
+
+func TestNotFoundTellsTheLedger(t *testing.T) {
+	for _, tt := range []struct {
+		name, since string
+		want        time.Time
+	}{
+		{"an instant", "2026-11-30T12:00:00.5Z", time.Date(2026, 11, 30, 12, 0, 0, 500_000_000, time.UTC)},
+		{"none", "", time.Time{}},
+		{"of a later form", "yesterday", time.Time{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := client.Explain(detailed(t, codes.NotFound, &errdetails.ErrorInfo{
+				Domain: "sallyport", Reason: "NOT_FOUND", Metadata: map[string]string{"sent": "false", "ledger": "0f3a", "known_since": tt.since},
+			}))
+			if got.Reason != "NOT_FOUND" || got.Ledger != "0f3a" || !got.KnownSince.Equal(tt.want) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	if got := client.Explain(detailed(t, codes.NotFound, &errdetails.ErrorInfo{
+		Domain: "example.com", Metadata: map[string]string{"ledger": "theirs"},
+	})); got.Ledger != "" {
+		t.Errorf("another service's ledger: %q", got.Ledger)
+	}
+}

@@ -25,6 +25,10 @@ type Refusal struct {
 	Violations []Violation
 	// RetryAfter is the earliest useful moment to try again, from now; 0 when not known.
 	RetryAfter time.Duration
+	// Ledger, of an operation that is not found, names the ledger that was asked; another broker may ask another one. "" elsewhere.
+	Ledger string
+	// KnownSince, beside it, is the instant since which that ledger knows. Zero when not told.
+	KnownSince time.Time
 }
 
 // Violation is one field of a request that cannot be taken.
@@ -45,6 +49,9 @@ func Explain(err error) Refusal {
 			if d.GetDomain() == domain {
 				r.Reason = d.GetReason()
 				r.NothingSent = d.GetMetadata()["sent"] == "false"
+				r.Ledger = d.GetMetadata()["ledger"]
+				// One that cannot be read is not told: the zero time.
+				r.KnownSince, _ = time.Parse(time.RFC3339Nano, d.GetMetadata()["known_since"])
 			}
 		case *errdetails.BadRequest:
 			for _, v := range d.GetFieldViolations() {

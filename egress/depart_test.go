@@ -241,6 +241,9 @@ func TestQueuedRequestIsKeptBackAtTheDeadline(t *testing.T) {
 	second := leaving()
 	r := tr.Send(t.Context(), newCall(t, "POST", secure(u, "/"), "body"), p, second)
 	want(t, r, call.EvidenceNotSent, call.FailureAttemptTimeout)
+	if took := time.Since(second.Start); took > 2*time.Second {
+		t.Errorf("after %s, want its caller's time", took)
+	}
 	if !r.TimedOut || !second.Departure.Stay() {
 		t.Errorf("timed out %t, kept back %t", r.TimedOut, second.Departure.Stay())
 	}

@@ -24,10 +24,18 @@ func operationKey(c *call.Call, p *policy.Effective) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// injects: a credential of the policy goes along.
+// injects: a credential of the policy goes along, be it a client certificate or an Authorization that the policy sets.
 func injects(c *call.Call, p *policy.Effective) bool {
 	if c.Foreign {
 		return false
+	}
+	if c.Target.Scheme == "https" && p.Egress.ClientCertificate != "" {
+		return true
+	}
+	for i := range p.Headers.Set {
+		if call.SameField(p.Headers.Set[i].Name, "Authorization") {
+			return true
+		}
 	}
 	for i := range p.Credentials {
 		if cred := &p.Credentials[i]; cred.Covers(c.Target.Host) && !call.SameField(cred.Header, p.Idempotency.Header) {

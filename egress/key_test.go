@@ -60,6 +60,18 @@ func TestKeyOfASharedCredentialIsTheCallersOwn(t *testing.T) {
 	if len(slices.Compact(others)) != 4 || slices.Contains(others, "order-1") {
 		t.Errorf("keys %q", others)
 	}
+	for name, p := range map[string]*policy.Effective{
+		"an Authorization that is set": {Headers: policy.Headers{Set: []call.Header{{Name: "authorization", Value: "Bearer shared"}}}},
+		"a client certificate":         {Egress: policy.Egress{ClientCertificate: "till"}},
+	} {
+		c := &call.Call{Caller: "spiffe://example.com/till", OperationID: "order-1", Target: call.Target{Scheme: "https"}}
+		if got := operationKey(c, p); got != tills {
+			t.Errorf("%s: the key is %q", name, got)
+		}
+		if c.Foreign = true; operationKey(c, p) != "order-1" {
+			t.Errorf("%s goes to another origin", name)
+		}
+	}
 	for name, credentials := range map[string][]policy.Credential{
 		"none":                           nil,
 		"one of another host":            {{Header: "X-Api-Key", Secret: "live", Hosts: []string{"api.example.com"}}},

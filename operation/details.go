@@ -101,13 +101,28 @@ func (d *details) encode() ([]byte, error) {
 	return b, nil
 }
 
-func decodeDetails(b []byte) (details, error) {
+// details reads them. Of one whose broker ended in the middle there are none, of one that ended long ago no more: what it tells then
+// follows from the plain fields.
+func (r *Record) details() (details, error) {
 	var d details
-	if len(b) == 0 {
+	if len(r.Details) > 0 {
+		if err := json.Unmarshal(r.Details, &d); err != nil {
+			return d, fmt.Errorf("details of an operation: %w", err)
+		}
+	}
+	if d.Next != 0 || r.State == StateRunning {
 		return d, nil
 	}
-	if err := json.Unmarshal(b, &d); err != nil {
-		return d, fmt.Errorf("details of an operation: %w", err)
+	d.RetrySafe = !r.MustNotRepeat || r.Effect == call.EffectNone
+	switch { // contract.md §1, next
+	case r.Told.Outcome == call.OutcomeSuccess:
+		d.Next = call.NextStepDone
+	case r.Free():
+		d.Next = call.NextStepRetry
+	case r.Effect == call.EffectUnknown:
+		d.Next, d.Detail = call.NextStepReconcile, "the broker ended in the middle of this call; whether it had an effect is not known"
+	default:
+		d.Next = call.NextStepFixRequest
 	}
 	return d, nil
 }
@@ -143,7 +158,7 @@ type Known struct {
 
 // Known reads it.
 func (r *Record) Known() (Known, error) {
-	d, err := decodeDetails(r.Details)
+	d, err := r.details()
 	if err != nil {
 		return Known{}, err
 	}

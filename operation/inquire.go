@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/sallyport/sallyport/call"
@@ -17,6 +19,9 @@ const (
 	laterPause   = time.Second
 	laterLongest = 15 * time.Minute
 	laterTries   = 14
+	// mostInquiries bounds the operations that are asked about in the background at once, mostFindings what is remembered of one.
+	mostInquiries = 1000
+	mostFindings  = 50
 	// probeWithin is the time one probe is given where no caller waits.
 	probeWithin = 10 * time.Second
 )
@@ -29,7 +34,7 @@ func (l *lead) inDoubt(f *call.Final) bool {
 // inquiry is the questions that are asked about one operation.
 type inquiry struct {
 	*Probe
-	observer Observer
+	cfg *Config
 	// lastByte is when the last byte may have been sent.
 	lastByte time.Time
 	findings []Finding
@@ -39,7 +44,7 @@ type inquiry struct {
 // ask makes one probe.
 func (q *inquiry) ask(ctx context.Context, until time.Time) (Verdict, *call.Response) {
 	now := time.Now()
-	r := q.Ask(ctx, until)
+	r := q.answer(ctx, until)
 	f := Finding{Time: now.UTC(), Verdict: q.judge(r)}
 	if r != nil {
 		f.Status = r.Status
@@ -50,9 +55,22 @@ func (q *inquiry) ask(ctx context.Context, until time.Time) (Verdict, *call.Resp
 	} else {
 		q.agree = 0
 	}
-	q.findings = append(q.findings, f)
-	q.observer.Probed(ctx, &f)
+	if q.findings = append(q.findings, f); len(q.findings) > mostFindings {
+		q.findings = slices.Delete(q.findings, 0, 1)
+	}
+	q.cfg.Observer.Probed(ctx, &f)
 	return f.Verdict, r
+}
+
+// answer is that of the upstream. A probe that panics found nothing: the operation it is about has its outcome already.
+func (q *inquiry) answer(ctx context.Context, until time.Time) (r *call.Response) {
+	defer func() {
+		if v := recover(); v != nil {
+			q.cfg.Log.Error("a status probe panicked", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
+			r = nil
+		}
+	}()
+	return q.Ask(ctx, until)
 }
 
 // settled is when a "not applied" begins to count: the original may be under way until then.
@@ -77,8 +95,8 @@ func (l *lead) inquire(ctx context.Context, f *call.Final) call.Final {
 			return l.sendAfresh(ctx, f)
 		}
 		next := time.Now().Add(pause)
-		if verdict == VerdictNotApplied && q.mayProve() && next.Before(q.settled()) {
-			next = q.settled()
+		if settled := q.settled(); verdict == VerdictNotApplied && q.mayProve() && next.Before(settled) && settled.Before(l.ask.Work) {
+			next = settled
 		}
 		if !next.Before(l.ask.Work) {
 			break
@@ -90,7 +108,7 @@ func (l *lead) inquire(ctx context.Context, f *call.Final) call.Final {
 
 // inquiry begins the questions about what f left open.
 func (l *lead) inquiry(f *call.Final) *inquiry {
-	return &inquiry{Probe: l.ask.Probe, observer: l.cfg.Observer, lastByte: lastByte(f.Attempts), findings: l.probes}
+	return &inquiry{Probe: l.ask.Probe, cfg: &l.cfg, lastByte: lastByte(f.Attempts), findings: l.probes}
 }
 
 // lastByte is when the last attempt ended: no byte of it was sent later.
@@ -114,36 +132,71 @@ func applied(f *call.Final, answer *call.Response) call.Final {
 
 // sendAfresh makes the call once more: the first one provably had no effect.
 func (l *lead) sendAfresh(ctx context.Context, f *call.Final) call.Final {
+	first := *f // the caller makes f what this returns
 	l.call.Before = call.Before{}
 	again := l.ask.Send(ctx, &l.call)
-	before := uint32(len(f.Attempts)) //nolint:gosec // a handful
-	for i := range again.Attempts {
-		again.Attempts[i].Number += before
+	if running := again.Late; running != nil {
+		late := make(chan call.Final, 1) // receives one value, is never closed
+		l.tasks.Go(func() { late <- onTopOf(&first, <-running) })
+		again.Late = late
 	}
-	again.Attempts = append(f.Attempts[:before:before], again.Attempts...)
-	again.Sends += f.Sends
+	return onTopOf(&first, again)
+}
+
+// onTopOf is the final of a fresh send that tells of the first one too.
+func onTopOf(first *call.Final, again call.Final) call.Final {
+	before := uint32(len(first.Attempts)) //nolint:gosec // a handful
+	all := slices.Concat(first.Attempts, again.Attempts)
+	for i := range again.Attempts {
+		all[int(before)+i].Number += before
+	}
+	again.Attempts = all
+	again.Sends += first.Sends
 	again.Detail += " (the status probe proved that an earlier attempt was not applied)"
 	if again.FirstSend.IsZero() {
-		again.FirstSend = f.FirstSend
+		again.FirstSend = first.FirstSend
 	}
 	return again
 }
 
 // inquireLater goes on asking after the caller has got his unknown.
 func (o *Operations) inquireLater(k Key, p *Probe) {
-	pause := max(laterPause, p.Settle)
+	defer o.inquiring(-1)
+	if o.inquiring(+1) > mostInquiries {
+		o.cfg.Log.Warn("too many operations are asked about in the background; this one is when somebody asks for it", "caller", k.Caller, "operation_id", k.ID)
+		return
+	}
+	counts := time.Now().Add(p.Settle) // tries before that can find that it was done, and not prove that it was not
+	if o.inquireOften(k, p) || !time.Now().Before(counts) || !o.rest(time.Until(counts)) {
+		return
+	}
+	o.inquireOften(k, p)
+}
+
+// inquireOften reports whether there is nothing more to ask.
+func (o *Operations) inquireOften(k Key, p *Probe) bool {
+	pause := laterPause
 	for range laterTries {
 		if !o.rest(pause) {
-			return
+			return true
 		}
 		pause = min(2*pause, laterLongest)
 		ctx, cancel := context.WithTimeout(context.Background(), 2*probeWithin)
 		r, err := o.Reconcile(ctx, k, func(*Record) (*Probe, error) { return p, nil })
 		cancel()
 		if err == nil && r.State != StateUnknown && r.State != StateRunning || errors.Is(err, ErrNotFound) {
-			return
+			return true
 		}
 	}
+	return false
+}
+
+// inquiring counts the operations that are asked about in the background.
+func (o *Operations) inquiring(more int) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.inquiries += more
+	return o.inquiries
 }
 
 // sleep returns at that instant, or when ctx ends.
@@ -156,18 +209,10 @@ func sleep(ctx context.Context, until time.Time) {
 	}
 }
 
-// Reconcile asks the status probe now, and again if that can prove something, and tells what is known after it. One that is under way is
-// told as it is, and so is one that is not unknown. probe finds the probe of an operation; its error is returned.
+// Reconcile asks the status probe now, and again if that can prove something, and tells what is known after it. One that is not unknown
+// is told as it is. probe finds the probe of an operation; its error is returned. The id is nobody's meanwhile: who asks under it is told
+// what is known.
 func (o *Operations) Reconcile(ctx context.Context, k Key, probe func(*Record) (*Probe, error)) (Record, error) {
-	e, takes, err := o.enter(k, Fingerprint{})
-	switch {
-	case err != nil:
-		return Record{}, err
-	case !takes:
-		return o.Get(ctx, k)
-	}
-	defer close(e.begun) // whoever asked for the id meanwhile looks again
-	defer o.leave(e)
 	r, err := o.Get(ctx, k)
 	if err != nil || r.State != StateUnknown {
 		return r, err
@@ -176,30 +221,21 @@ func (o *Operations) Reconcile(ctx context.Context, k Key, probe func(*Record) (
 	if err != nil {
 		return r, err
 	}
-	d, err := decodeDetails(r.Details)
+	known, err := r.Known()
 	if err != nil {
 		return r, o.failed("read", err)
 	}
-	f := call.Final{Attempts: d.attempts()}
-	q := &inquiry{Probe: p, observer: o.cfg.Observer, lastByte: lastByte(f.Attempts), findings: d.Probes}
+	q := &inquiry{Probe: p, cfg: &o.cfg, lastByte: lastByte(known.Attempts)}
 	if q.lastByte.IsZero() {
 		q.lastByte = r.UpdateTime // of a start of the broker that ended in the middle
 	}
-	o.question(ctx, q, &r, &d)
-	d.Probes = q.findings
-	if r.Details, err = d.encode(); err != nil {
-		return r, fmt.Errorf("reconcile: %w", err)
-	}
-	r.UpdateTime = time.Now().UTC()
-	if err := o.write(&r); err != nil { //nolint:contextcheck // what was found out is kept, whoever has gone
-		return r, o.failed("write", err)
-	}
-	return r, nil
+	answer := q.question(ctx)
+	return o.conclude(ctx, k, r.Epoch, q, answer)
 }
 
-// question asks once, and once more where two that agree prove something, and puts what it found into the record.
-func (o *Operations) question(ctx context.Context, q *inquiry, r *Record, d *details) {
-	for range 2 {
+// question asks once, and once more where two that agree prove something. It returns the answer that says "applied".
+func (q *inquiry) question(ctx context.Context) *call.Response {
+	for {
 		until := time.Now().Add(probeWithin)
 		if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
 			until = deadline
@@ -207,21 +243,73 @@ func (o *Operations) question(ctx context.Context, q *inquiry, r *Record, d *det
 		verdict, answer := q.ask(ctx, until)
 		switch {
 		case verdict == VerdictApplied:
-			r.State, r.Effect, r.Outcome, r.Reason = StateFinished, call.EffectAnswered, call.OutcomeSuccess, call.ReasonSuccess
-			r.Told = call.Told{Outcome: r.Outcome, Reason: r.Reason}
-			r.answer(d, answer)
-			d.Next, d.Detail = call.NextStepDone, "the status probe says that the operation was applied, and this is what it answered"
-			r.retain(time.Now(), 0)
-			return
-		case q.proved():
-			r.State, r.Effect, r.Fingerprint, r.Told, r.FirstSend = StateFinished, call.EffectNone, Fingerprint{}, call.Told{}, time.Time{}
-			d.Next, d.RetrySafe, d.Detail = call.NextStepRetry, true, "the status probe proved that the operation was not applied; its id is free for one more send"
-			r.retain(time.Now(), 0)
-			return
-		case !q.last().Counts:
-			return
+			return answer
+		case q.proved(), !q.last().Counts:
+			return nil
 		}
 		sleep(ctx, time.Now().Add(firstPause))
+	}
+}
+
+// conclude keeps what was found out, whoever has gone, and tells what is known then. What others have settled meanwhile stays.
+func (o *Operations) conclude(ctx context.Context, k Key, epoch uint64, q *inquiry, answer *call.Response) (Record, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), onceWithin)
+	defer cancel()
+	e, err := o.seize(ctx, k)
+	if err != nil {
+		return Record{}, err
+	}
+	if e == nil {
+		return o.Get(ctx, k)
+	}
+	defer close(e.begun) // whoever asked for the id meanwhile looks again
+	defer o.leave(e)
+	r, err := o.read(ctx, k)
+	if err != nil || r.State != StateUnknown || r.Epoch != epoch {
+		return r, err
+	}
+	d, err := r.details()
+	if err != nil {
+		return r, o.failed("read", err)
+	}
+	d.Probes = append(d.Probes, q.findings...)
+	switch {
+	case answer != nil:
+		r.State, r.Effect, r.Outcome, r.Reason = StateFinished, call.EffectAnswered, call.OutcomeSuccess, call.ReasonSuccess
+		r.Told = call.Told{Outcome: r.Outcome, Reason: r.Reason}
+		r.answer(&d, answer)
+		d.Next, d.Detail = call.NextStepDone, "the status probe says that the operation was applied, and this is what it answered"
+		r.retain(time.Now(), 0)
+	case q.proved():
+		r.State, r.Effect, r.Fingerprint, r.Told, r.FirstSend = StateFinished, call.EffectNone, Fingerprint{}, call.Told{}, time.Time{}
+		d.Next, d.RetrySafe, d.Detail = call.NextStepRetry, true, "the status probe proved that the operation was not applied; its id is free for one more send"
+		r.retain(time.Now(), 0)
+	}
+	if r.Details, err = d.encode(); err != nil {
+		return r, fmt.Errorf("reconcile: %w", err)
+	}
+	r.UpdateTime = time.Now()
+	if err := o.cfg.Ledger.Write(ctx, &r); err != nil {
+		return r, o.failed("write", err)
+	}
+	return r, nil
+}
+
+// seize takes the id while nobody uses it; nil: a call is under way.
+func (o *Operations) seize(ctx context.Context, k Key) (*entry, error) {
+	for {
+		e, takes, err := o.enter(k, Fingerprint{})
+		if err != nil || takes {
+			return e, err
+		}
+		select {
+		case <-e.begun:
+		case <-ctx.Done():
+			return nil, &UnavailableError{errSlow}
+		}
+		if e.led {
+			return nil, nil //nolint:nilnil // as it says
+		}
 	}
 }
 

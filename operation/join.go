@@ -14,29 +14,47 @@ func (o *Operations) join(ctx context.Context, e *entry, a *Ask, fingerprint Fin
 	if !w.until(e.begun) {
 		return unanswered(ctx, a), true, nil
 	}
-	if e.err != nil || !e.led {
-		return Answer{}, e.err != nil, e.err
+	switch {
+	case e.err != nil:
+		return Answer{}, true, e.err
+	case e.stands != nil:
+		answer, err = o.told(ctx, e.stands, a, fingerprint)
+		return answer, true, err
+	case !e.led:
+		return Answer{}, false, nil
 	}
-	switch known := o.joined(e, fingerprint); known {
+	switch o.joined(e, fingerprint) {
 	case otherPayload:
 		return o.conflict(ctx, a), true, nil
 	case freeAgain:
 		// As soon as the ledger knows it too.
-		if !w.until(e.saved) {
-			return unanswered(ctx, a), true, nil
+		if !w.until(e.tried) {
+			return Answer{}, true, &UnavailableError{errSlow}
 		}
 		return Answer{}, false, nil
 	case unwritten:
-		return Answer{}, true, &UnavailableError{errUnsaved}
+		return Answer{}, true, &UnavailableError{errUnwritten}
 	}
 	defer o.unjoin(e)
 	if !w.until(e.answered) {
 		return unanswered(ctx, a), true, nil
 	}
-	o.cfg.Observer.Asked(ctx, Joined)
 	answer = e.answer
+	if answer.Told == (call.Told{}) && ofOneCaller(answer.Outcome) {
+		return Answer{}, false, nil
+	}
+	if answer.Told != (call.Told{}) {
+		answer.Outcome, answer.Reason = answer.Told.Outcome, answer.Told.Reason
+	}
+	o.cfg.Observer.Asked(ctx, Joined)
+	o.awaitWritten(ctx, e.tried)
 	answer.Final.Late, answer.Replayed, answer.Sends, answer.Elapsed = nil, true, 0, time.Since(a.Call.Arrived)
 	return answer, true, nil
+}
+
+// ofOneCaller: a call ended so because of its caller, and others may have more patience.
+func ofOneCaller(o call.Outcome) bool {
+	return o == call.OutcomeCancelled || o == call.OutcomeDeadlineExceeded
 }
 
 // waiter waits in the time of one caller.
@@ -45,15 +63,19 @@ type waiter struct {
 	timer *time.Timer
 }
 
-// until reports whether it happened in time.
+// until reports whether it happened in time, be it in the last moment.
 func (w *waiter) until(it <-chan struct{}) bool {
 	select {
 	case <-it:
-		return true
 	case <-w.ctx.Done():
 	case <-w.timer.C:
 	}
-	return false
+	select {
+	case <-it:
+		return true
+	default:
+		return false
+	}
 }
 
 // standing is how an entry stands to one who comes.

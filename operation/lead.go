@@ -10,35 +10,39 @@ import (
 
 // begin asks the ledger for the lead. It returns in the time of the call, whatever the ledger does; a lead that is granted after that
 // is given back.
-func (o *Operations) begin(ctx context.Context, e *entry, a *Ask) (Record, error) {
+func (o *Operations) begin(ctx context.Context, e *entry, a *Ask) error {
 	start, err := startOf(e, a, o.cfg.Owner)
 	if err != nil {
 		o.leave(e)
 		close(e.begun)
-		return Record{}, err
+		return err
 	}
-	var stands Record // written before begun is closed
 	o.tasks.Go(func() {
 		defer close(e.begun)
-		stands, e.led, e.err = o.claim(context.WithoutCancel(ctx), &start)
-		if e.err != nil {
-			e.err = o.failed("begin", e.err)
-		}
-		if e.led && !o.took(e, &stands) {
-			e.led = false
+		stands, led, err := o.claim(context.WithoutCancel(ctx), &start)
+		switch {
+		case err != nil:
+			e.err = o.failed("begin", err)
+		case !led:
+			e.stands = &stands
+		case o.took(e, &stands):
+			e.led = true
+			return
+		default:
 			o.giveUp(&stands) //nolint:contextcheck // its caller has gone
 		}
-		if !e.led {
-			o.leave(e)
-		}
+		o.leave(e)
 	})
 	w := waiter{ctx, time.NewTimer(time.Until(a.Work))}
 	defer w.timer.Stop()
 	if !w.until(e.begun) && o.giveUpWaiting(e) {
-		return Record{}, &UnavailableError{errSlow}
+		if ctx.Err() != nil && time.Now().Before(a.Work) {
+			return &UnavailableError{context.Cause(ctx)}
+		}
+		return &UnavailableError{errSlow}
 	}
 	<-e.begun
-	return stands, e.err
+	return e.err
 }
 
 func startOf(e *entry, a *Ask, owner string) (Record, error) {
@@ -50,11 +54,15 @@ func startOf(e *entry, a *Ask, owner string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	now := time.Now()
-	return Record{
+	r := Record{
 		Key: e.key, Owner: owner, Fingerprint: e.fingerprint, State: StateRunning, MustNotRepeat: a.MustNotRepeat,
-		Effect: call.EffectNone, CreateTime: now, UpdateTime: now, Until: now.Add(tombstone), Request: request,
-	}, nil
+		Effect: call.EffectNone, Request: request,
+	}
+	r.CreateTime = time.Now()
+	r.UpdateTime, r.FirstSend = r.CreateTime, r.CreateTime
+	r.retain(r.CreateTime, a.KeyTTL) // as long as if it ended in the worst way: that is how it stands when the broker ends
+	r.BodyUntil, r.FirstSend = time.Time{}, time.Time{}
+	return r, nil
 }
 
 // claim begins an operation in the ledger. One that this very process began and never sent, since the ledger answered too late or not
@@ -120,16 +128,19 @@ type lead struct {
 }
 
 // run makes the call and sees to it that what became of it is written. An attempt that runs on is waited for elsewhere.
-func (o *Operations) run(ctx context.Context, e *entry, a *Ask, stands *Record) Answer {
-	l := &lead{Operations: o, entry: e, ask: a, call: *a.Call, record: *stands}
+func (o *Operations) run(ctx context.Context, e *entry, a *Ask) Answer {
+	l := &lead{Operations: o, entry: e, ask: a, call: *a.Call, record: e.record} // which nobody else changes
 	l.call.MayRunOn = true
-	l.call.Before = call.Before{FirstSend: stands.FirstSend, Unknown: stands.Effect == call.EffectUnknown}
+	l.call.Before = l.record.before()
 	// The caller's going away ends the call only if nobody else waits for it.
 	sending, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(errOver)
 	o.sends(e, cancel)
 	stay := context.AfterFunc(ctx, func() { o.leaderLeft(e, context.Cause(ctx)) })
 	defer stay()
+	if ctx.Err() != nil { // not left to the other goroutine: nothing is sent for one who is gone (semantics.md §2.1)
+		o.leaderLeft(e, context.Cause(ctx))
+	}
 	returned := false
 	defer func() { //nolint:contextcheck // the outcome is written, whoever has gone
 		if !returned { // a panic: what was sent is not known
@@ -139,6 +150,7 @@ func (o *Operations) run(ctx context.Context, e *entry, a *Ask, stands *Record) 
 	final := a.Send(sending, &l.call)
 	if final.Late == nil && l.inDoubt(&final) {
 		final = l.inquire(sending, &final)
+		final.Elapsed = time.Since(a.Call.Arrived)
 	}
 	returned = true
 	o.awaitWritten(ctx, l.landed(&final)) //nolint:contextcheck // as above
@@ -180,11 +192,11 @@ func (l *lead) lost() *call.Final {
 	return f
 }
 
-// landed has what became of the call written. What it returns is closed once that was done, or tried where an attempt runs on.
+// landed has what became of the call written. What it returns is closed once that was tried.
 func (l *lead) landed(f *call.Final) <-chan struct{} {
 	if f.Late == nil {
 		l.finish(f)
-		return l.entry.saved
+		return l.entry.tried
 	}
 	l.publish(f)
 	outlived, tried := *f, make(chan struct{}) // closed by the goroutine below
@@ -214,6 +226,7 @@ func (l *lead) publish(f *call.Final) {
 func (l *lead) finish(f *call.Final) {
 	l.publish(f)
 	l.entry.answer = Answer{Final: *f, Policy: l.ask.Policy}
+	l.entry.answer.Told = l.record.Told
 	close(l.entry.answered)
 	l.tasks.Go(func() { l.save(l.entry, &l.record) })
 	if l.inDoubt(f) {

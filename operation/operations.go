@@ -16,9 +16,10 @@ import (
 type Operations struct {
 	cfg Config
 
-	mu      sync.Mutex // protects the fields below
-	entries map[Key]*entry
-	unsaved int // entries whose outcome the ledger could not take yet
+	mu        sync.Mutex // protects the fields below
+	entries   map[Key]*entry
+	unsaved   int // entries whose outcome the ledger could not take yet
+	inquiries int // in the background
 
 	tasks  sync.WaitGroup
 	closed chan struct{} // closed by Close
@@ -134,21 +135,25 @@ func (e *UnavailableError) Error() string {
 func (e *UnavailableError) Unwrap() error { return e.Cause }
 
 var (
-	errSlow    = errors.New("it did not answer in time")
-	errUnsaved = errors.New("too many outcomes wait to be written")
-	errForeign = errors.New("another broker is making this operation")
+	errSlow      = errors.New("it did not answer in time")
+	errUnsaved   = errors.New("too many outcomes wait to be written")
+	errUnwritten = errors.New("the outcome of this operation waits to be written")
+	errForeign   = errors.New("another broker is making this operation")
 )
 
 // entry is an id that is in use in this process.
 type entry struct {
 	key         Key
 	fingerprint Fingerprint
-	// begun is closed when it is known who has the id: led, or err, stands then. Without either it is nobody any more.
-	begun chan struct{}
-	led   bool
-	err   error
-	// answered is closed when answer stands for those who joined, saved when the ledger has it and the entry is gone.
-	answered, saved chan struct{}
+	// begun is closed when it is known who has the id: led, or err, or stands, which somebody left, is set then. Without any of
+	// them it is nobody any more.
+	begun  chan struct{}
+	led    bool
+	err    error
+	stands *Record
+	// answered is closed when answer stands for those who joined, tried when it was written or that failed once. Once it is written
+	// the entry is gone.
+	answered, tried chan struct{}
 	answer          Answer
 
 	// The fields below are protected by Operations.mu.
@@ -189,13 +194,15 @@ func (o *Operations) tooLate(ctx context.Context, k Key, fingerprint Fingerprint
 	switch {
 	case err == nil && r.State == StateRunning && r.Fingerprint == fingerprint:
 		return unanswered(ctx, a), nil
-	case err == nil && !r.Free() && r.State != StateRunning:
+	case err == nil && r.State == StateRunning:
+		return o.conflict(ctx, a), nil
+	case err == nil && !r.Free():
 		return o.told(ctx, &r, a, fingerprint)
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return Answer{}, &UnavailableError{err}
 	}
 	c := *a.Call
-	c.Before = call.Before{FirstSend: r.FirstSend, Unknown: r.Effect == call.EffectUnknown}
+	c.Before = r.before()
 	return Answer{Final: a.Send(ctx, &c), Policy: a.Policy}, nil
 }
 
@@ -211,7 +218,7 @@ func (o *Operations) enter(key Key, fingerprint Fingerprint) (e *entry, leads bo
 	}
 	e = &entry{
 		key: key, fingerprint: fingerprint, cancel: func(error) {},
-		begun: make(chan struct{}), answered: make(chan struct{}), saved: make(chan struct{}),
+		begun: make(chan struct{}), answered: make(chan struct{}), tried: make(chan struct{}),
 	}
 	o.entries[key] = e
 	return e, true, nil
@@ -226,15 +233,15 @@ func (o *Operations) leave(e *entry) {
 
 // lead makes the call if the ledger agrees.
 func (o *Operations) lead(ctx context.Context, e *entry, a *Ask) (Answer, error) {
-	stands, err := o.begin(ctx, e, a)
+	err := o.begin(ctx, e, a)
 	switch {
 	case err != nil:
 		return Answer{}, err
 	case !e.led:
-		return o.told(ctx, &stands, a, e.fingerprint)
+		return o.told(ctx, e.stands, a, e.fingerprint)
 	}
 	o.cfg.Observer.Asked(ctx, Led)
-	return o.run(ctx, e, a, &stands), nil
+	return o.run(ctx, e, a), nil
 }
 
 // told answers from a record that stands.
@@ -256,7 +263,7 @@ func (o *Operations) told(ctx context.Context, r *Record, a *Ask, fingerprint Fi
 
 // replay is what the record tells those who ask again.
 func replay(r *Record) (Answer, error) {
-	d, err := decodeDetails(r.Details)
+	d, err := r.details()
 	if err != nil {
 		return Answer{}, err
 	}
@@ -294,6 +301,19 @@ func (o *Operations) Get(ctx context.Context, k Key) (Record, error) {
 	if r, ok := o.current(k); ok {
 		return r, nil
 	}
+	r, err := o.read(ctx, k)
+	if err != nil || r.State != StateRunning || r.Owner != o.cfg.Owner || o.inUse(k) {
+		return r, err
+	}
+	// It was begun here, and ended meanwhile, or was never sent: the ledger said that it had failed to begin it. The second look tells.
+	begun := r.Epoch
+	if r, err = o.read(ctx, k); err == nil && r.State == StateRunning && r.Epoch == begun {
+		r.unsent()
+	}
+	return r, err
+}
+
+func (o *Operations) read(ctx context.Context, k Key) (Record, error) {
 	r, err := o.cfg.Ledger.Operation(ctx, k)
 	if err != nil && !errors.Is(err, ErrNotFound) && ctx.Err() == nil {
 		return r, o.failed("read", err)
@@ -302,6 +322,12 @@ func (o *Operations) Get(ctx context.Context, k Key) (Record, error) {
 		return r, fmt.Errorf("operation: %w", err)
 	}
 	return r, nil
+}
+
+func (o *Operations) inUse(k Key) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.entries[k] != nil
 }
 
 // current is what this process knows better than the ledger.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strconv"
@@ -69,21 +70,22 @@ type Finding struct {
 }
 
 // judge reads an answer. A status in one list decides, with a pointer only together with a value in the list of the same name; what is in
-// both lists decides nothing.
+// two lists decides nothing. Under a pointer a status of the list of progress may be in another one too: the value tells them apart.
 func (p *Probe) judge(r *call.Response) Verdict {
 	if r == nil {
 		return VerdictNothing
 	}
 	applied := p.Applied(r.Status) && p.holds(r.Body, p.AppliedValues)
 	notApplied := p.NotApplied(r.Status) && p.holds(r.Body, p.NotAppliedValues)
+	inProgress := p.InProgress(r.Status) && (p.Pointer == "" || !applied && !notApplied)
 	switch {
-	case applied && notApplied:
+	case applied && notApplied, applied && inProgress, notApplied && inProgress:
 		return VerdictNothing
 	case applied:
 		return VerdictApplied
 	case notApplied:
 		return VerdictNotApplied
-	case p.InProgress(r.Status):
+	case inProgress:
 		return VerdictInProgress
 	}
 	return VerdictNothing
@@ -99,7 +101,8 @@ func (p *Probe) holds(body []byte, values []string) bool {
 }
 
 // Fill fills in a template: {operation_id}, and {body:/json/pointer} for a value of a JSON request body, both percent-encoded so that they
-// stay within their segment or parameter (RFC 3986 §2.3).
+// stay within their segment or parameter (RFC 3986 §2.3). A value that is empty or null is none: without it the URL would ask for something
+// else, such as all payments.
 func Fill(template, id string, body []byte) (string, error) {
 	var out strings.Builder
 	rest := template
@@ -119,8 +122,17 @@ func Fill(template, id string, body []byte) (string, error) {
 			if !ok {
 				return "", fmt.Errorf("{%s} is neither {operation_id} nor {body:/json/pointer}", name)
 			}
-			var err error
-			if value, err = valueAt(body, pointer); err != nil {
+			v, err := find(body, pointer)
+			if err == nil && v == nil {
+				err = errors.New("the value in the body is null")
+			}
+			if err == nil {
+				value, err = textOf(v)
+			}
+			if err == nil && value == "" {
+				err = errors.New("the value in the body is empty")
+			}
+			if err != nil {
 				return "", fmt.Errorf("{%s}: %w", name, err)
 			}
 		}
@@ -132,19 +144,33 @@ func Fill(template, id string, body []byte) (string, error) {
 // mostJSON bounds what is read as JSON.
 const mostJSON = 1 << 20
 
+var errNoJSON = errors.New("the body is no JSON")
+
 // valueAt is the text of a string, number, boolean or null in a JSON document (RFC 6901).
 func valueAt(document []byte, pointer string) (string, error) {
+	v, err := find(document, pointer)
+	if err != nil {
+		return "", err
+	}
+	return textOf(v)
+}
+
+// find is the value at the pointer.
+func find(document []byte, pointer string) (any, error) {
 	if len(document) > mostJSON {
-		return "", errors.New("the body is larger than 1 MiB")
+		return nil, errors.New("the body is larger than 1 MiB")
 	}
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber() // as it was written
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return "", errors.New("the body is no JSON")
+		return nil, errNoJSON
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) { // more than one value
+		return nil, errNoJSON
 	}
 	if pointer != "" && pointer[0] != '/' {
-		return "", errors.New("a JSON pointer begins with /")
+		return nil, errors.New("a JSON pointer begins with /")
 	}
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if pointer == "" {
@@ -161,9 +187,13 @@ func valueAt(document []byte, pointer string) (string, error) {
 			}
 		}
 		if !ok {
-			return "", errors.New("there is no such value in the body")
+			return nil, errors.New("there is no such value in the body")
 		}
 	}
+	return v, nil
+}
+
+func textOf(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
 		return v, nil

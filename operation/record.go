@@ -72,3 +72,13 @@ type Record struct {
 
 // Free reports whether the id may be led again.
 func (r *Record) Free() bool { return r.Fingerprint == Fingerprint{} && r.State != StateRunning }
+
+// before is what the leads of the id so far leave to the next one. One that ended with its broker has not told when it was sent: not
+// before the id was heard of.
+func (r *Record) before() call.Before {
+	b := call.Before{FirstSend: r.FirstSend, Unknown: r.Effect == call.EffectUnknown}
+	if b.Unknown && b.FirstSend.IsZero() {
+		b.FirstSend = r.CreateTime
+	}
+	return b
+}

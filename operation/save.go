@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/sallyport/sallyport/call"
@@ -44,17 +45,21 @@ func (r *Record) become(f *call.Final, a *Ask, probes []Finding, log *slog.Logge
 	default:
 		r.State = StateFinished
 	}
-	if r.Told == (call.Told{}) && r.State != StateRunning {
+	switch {
+	case r.Told != (call.Told{}) || r.State == StateRunning:
+	case r.State == StateUnknown: // never free, whatever the final says
+		r.Told = call.Told{Outcome: call.OutcomeUnknown, Reason: call.ReasonNotRepeatable}
+	default:
 		r.Fingerprint = Fingerprint{}
 	}
 	r.retain(now, a.KeyTTL)
 }
 
-// retain says how long the record lives from now on. One of a key tells for a day longer than the key is good that it no longer is.
+// retain says how long the record lives from now on; one that is under way may turn out as unknown. One of a key tells for a day longer than the key is good that it no longer is.
 func (r *Record) retain(now time.Time, keyTTL time.Duration) {
 	r.BodyUntil = now.Add(max(bodyLife, keyTTL))
 	life := tombstone
-	if r.State == StateUnknown {
+	if r.State != StateFinished {
 		life = unknownLife
 	}
 	r.Until = latest(r.BodyUntil, now.Add(life))
@@ -79,6 +84,8 @@ func (o *Operations) write(r *Record) error {
 
 // save writes the outcome of an entry, again and again until the ledger takes it, and then gives the id to the ledger.
 func (o *Operations) save(e *entry, r *Record) {
+	tried := sync.OnceFunc(func() { close(e.tried) })
+	defer tried() // the entry is gone by then
 	for {
 		err := o.write(r)
 		if err == nil {
@@ -90,6 +97,7 @@ func (o *Operations) save(e *entry, r *Record) {
 		}
 		_ = o.failed("write", err)
 		o.mark(e, true)
+		tried()
 		timer := time.NewTimer(saveAgain)
 		select {
 		case <-timer.C:
@@ -100,7 +108,6 @@ func (o *Operations) save(e *entry, r *Record) {
 	}
 	o.mark(e, false)
 	o.leave(e)
-	close(e.saved)
 }
 
 // mark notes whether the outcome of an entry waits for the ledger.
@@ -118,9 +125,9 @@ func (o *Operations) mark(e *entry, unsaved bool) {
 	}
 }
 
-// awaitWritten lets an answer wait until it is written: then whoever has seen it will be told the same again. Neither the caller's time
+// awaitWritten lets an answer wait until it is written, or that failed: then whoever has seen it will be told the same again. Neither the caller's time
 // nor a ledger that fails is waited out, since a ledger that cannot record an answer does not replace it.
-func (o *Operations) awaitWritten(ctx context.Context, written <-chan struct{}) {
+func (o *Operations) awaitWritten(ctx context.Context, tried <-chan struct{}) {
 	patience := replyWaits
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(deadline)/2)
@@ -128,7 +135,7 @@ func (o *Operations) awaitWritten(ctx context.Context, written <-chan struct{}) 
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case <-written:
+	case <-tried:
 	case <-timer.C:
 	case <-ctx.Done():
 	}

@@ -27,6 +27,7 @@ func (o *Operations) tend() {
 			var err error
 			if more, err = o.cfg.Keeper.Prune(ctx, time.Now(), mostBodyBytes); err != nil {
 				_ = o.failed("prune", err)
+				more = false // in a minute again
 			}
 			cancel()
 			if more && !o.rest(time.Millisecond) { // calls go between

@@ -27,6 +27,9 @@ const (
 	keyKind     = attribute.Key("sallyport.attempt.kind")
 	keyBreaker  = attribute.Key("sallyport.breaker.state")
 	keyBudget   = attribute.Key("sallyport.budget.left")
+	keyFound    = attribute.Key("sallyport.operation.found")
+	keyProbe    = attribute.Key("sallyport.probe.verdict")
+	keyCounts   = attribute.Key("sallyport.probe.counts")
 )
 
 // startAttempt begins a CLIENT span under the call's. Attributes are built for a sampled one only.

@@ -24,8 +24,6 @@ const (
 	keyTokenEvent = attribute.Key("sallyport.budget.event")
 	keyTokenBound = attribute.Key("sallyport.budget.bound")
 	keyHoldScope  = attribute.Key("sallyport.hold.scope")
-	keyFound      = attribute.Key("sallyport.operation.found")
-	keyProbe      = attribute.Key("sallyport.probe.verdict")
 	keyLedgerStep = attribute.Key("sallyport.ledger.step")
 )
 

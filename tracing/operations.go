@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -48,7 +49,7 @@ func (o *Observer) StatusProbed(ctx context.Context, verdict string, status int,
 	if o.meter != nil {
 		o.meter.probe(verdict).add()
 	}
-	callEvent(ctx, "status probe", keyProbe.String(verdict), attribute.Int("http.response.status_code", status), attribute.Bool("sallyport.probe.counts", counts))
+	callEvent(ctx, "status probe", keyProbe.String(verdict), semconv.HTTPResponseStatusCode(status), keyCounts.Bool(counts))
 }
 
 // LedgerFailed counts a ledger that could not be used: to "begin", "write", "read", "settle" or "prune".

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc/codes"
@@ -47,6 +48,9 @@ func refusalLines(err error, broker string) []string {
 	case r.Code == codes.Unimplemented:
 		line += fmt.Sprintf("; the broker at %s does not administer: give the address of its --admin, or a newer broker", broker)
 	}
+	if r.Ledger != "" {
+		line += ledgerWords(r)
+	}
 	switch r.Code {
 	case codes.Unauthenticated:
 		line += "; set SALLYPORT_TOKEN, or give --client-cert and --client-key"
@@ -54,6 +58,15 @@ func refusalLines(err error, broker string) []string {
 		line += "; whoever runs the broker gives roles"
 	}
 	return []string{line}
+}
+
+// ledgerWords says who does not know the operation: another broker may have another ledger, and none knows what was before it.
+func ledgerWords(r client.Refusal) string {
+	text := "; asked was ledger " + r.Ledger
+	if !r.KnownSince.IsZero() {
+		text += ", which knows of operations since " + r.KnownSince.UTC().Format(time.RFC3339)
+	}
+	return text + ": not known is no proof that nothing was sent"
 }
 
 // refusalOf is refusalLines where several policies are spoken of.

@@ -108,3 +108,18 @@ func completeFiles(cmd *cobra.Command, flag string) {
 func methodNames() cobra.CompletionFunc {
 	return cobra.FixedCompletions([]cobra.Completion{"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "POST", "PATCH"}, cobra.ShellCompDirectiveNoFileComp)
 }
+
+// operationIDs completes the newest operations of the caller.
+func (f *operationFlags) operationIDs() cobra.CompletionFunc {
+	return f.names(func(ctx context.Context, c *client.Client) []cobra.Completion {
+		resp, err := c.ListOperations(ctx, &pb.ListOperationsRequest{PageSize: pageOfAll, Caller: f.caller})
+		if err != nil {
+			return nil
+		}
+		ids := make([]cobra.Completion, len(resp.GetOperations()))
+		for i, o := range resp.GetOperations() {
+			ids[i] = cobra.CompletionWithDesc(o.GetOperationId(), operationStateWord(o.GetState()))
+		}
+		return ids
+	})
+}

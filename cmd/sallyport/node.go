@@ -49,7 +49,7 @@ type node struct {
 	sweeps    *sweeper
 	store     *sqlite.Store
 	engine    *engine.Engine
-	ledger    *ledgerFile            // nil where several brokers serve the same callers
+	ledger    *ledgerFile           // nil where several brokers serve the same callers
 	asked     *operation.Operations // nil as ledger
 	breakers  *admin.Breakers
 	lastGood  *lastGood

@@ -17,17 +17,11 @@ const width = 100
 func timeline(req *pb.CallRequest, resp *pb.CallResponse) string {
 	var b strings.Builder
 	b.WriteString(title(plain(req.GetRequest().GetMethod()+" "+req.GetRequest().GetUrl()), plain(resp.GetPolicy())))
-	rows := make([][]string, len(resp.GetAttempts()))
-	for i, a := range resp.GetAttempts() {
-		rows[i] = row(a)
+	if resp.GetReplayed() {
+		b.WriteString(wrap("  ", replayedWords(resp)))
 	}
-	for i, line := range align(rows) {
-		b.WriteString(cut("  "+line) + "\n")
-		if note := note(resp.GetAttempts()[i]); note != "" {
-			b.WriteString(wrap("          ", note))
-		}
-	}
-	if len(rows) == 0 && resp.GetOutcome() != pb.Outcome_OUTCOME_SUCCESS {
+	b.WriteString(attemptLines(resp.GetAttempts()))
+	if len(resp.GetAttempts()) == 0 && resp.GetOutcome() != pb.Outcome_OUTCOME_SUCCESS {
 		b.WriteString("  no attempt was made\n")
 	}
 	fmt.Fprintf(&b, "%s  effect %s  %s  %s", outcomeName(resp.GetOutcome()), effectName(resp.GetEffect()),
@@ -40,6 +34,31 @@ func timeline(req *pb.CallRequest, resp *pb.CallResponse) string {
 		b.WriteString(wrap("", plain(resp.GetDetail())))
 	}
 	b.WriteString(wrap("next: ", plain(nextWords(resp))))
+	return b.String()
+}
+
+// replayedWords stands above the attempts of another call, which would else be read as sends of this one.
+func replayedWords(resp *pb.CallResponse) string {
+	text := "replayed: this call sent nothing; what follows is what another call "
+	if id := plain(resp.GetOperationId()); id != "" {
+		return text + "under " + id + " got"
+	}
+	return text + "of the same operation got"
+}
+
+// attemptLines is a line for each attempt, and a second one where no answer came.
+func attemptLines(attempts []*pb.Attempt) string {
+	rows := make([][]string, len(attempts))
+	for i, a := range attempts {
+		rows[i] = row(a)
+	}
+	var b strings.Builder
+	for i, line := range align(rows) {
+		b.WriteString(cut("  "+line) + "\n")
+		if note := note(attempts[i]); note != "" {
+			b.WriteString(wrap("          ", note))
+		}
+	}
 	return b.String()
 }
 
@@ -164,7 +183,7 @@ func answer(r *pb.HttpResponse) string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s %d", plain(r.GetProtocol()), r.GetStatus())
+	b.WriteString("\n" + strings.TrimSpace(fmt.Sprintf("%s %d", plain(r.GetProtocol()), r.GetStatus())))
 	for _, h := range r.GetHeaders() {
 		if strings.EqualFold(h.GetName(), "Content-Type") && h.GetValue() != "" {
 			b.WriteString("  " + plain(h.GetValue()))
@@ -174,6 +193,8 @@ func answer(r *pb.HttpResponse) string {
 	b.WriteString("\n")
 	body := r.GetBody()
 	switch {
+	case r.GetBodyOmitted():
+		b.WriteString("(there was a body; it is not kept)\n")
 	case len(body) == 0:
 	case !isText(body):
 		fmt.Fprintf(&b, "(%d bytes, not text)\n", len(body))

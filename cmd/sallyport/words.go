@@ -106,7 +106,11 @@ func nextWords(resp *pb.CallResponse) string {
 	case pb.NextStep_NEXT_STEP_RETRY_SAME_ID:
 		return "send it again under the same operation id and no other" + id + after
 	case pb.NextStep_NEXT_STEP_RECONCILE:
-		return "find out what the upstream did before anything else is sent; it may have happened"
+		text := "find out what the upstream did before anything else is sent; it may have happened"
+		if id != "" {
+			text += ". sallyport operation get " + resp.GetOperationId() + " tells whether its answer has come since"
+		}
+		return text
 	case pb.NextStep_NEXT_STEP_WAIT:
 		return "ask later, it is still running" + after
 	default:

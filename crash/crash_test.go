@@ -1,0 +1,61 @@
+package main
+
+import (
+	"flag"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sallyport/sallyport/crash/history"
+	"github.com/sallyport/sallyport/crash/victim"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var seed = flag.Uint64("seed", 0, "of the first round; 0: a random one")
+
+// The short form of `make crash`. What it does is drawn anew each time; the seeds are in its log, and -args -seed has it draw the same.
+func TestNothingIsDoneTwice(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "sallyport")
+	if err := victim.Build(t.Context(), program); err != nil {
+		t.Fatal(err)
+	}
+	o, err := parse([]string{"-rounds", "3", "-operations", "400", "-callers", "32", "-broker", program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *seed != 0 {
+		o.seed = *seed
+	}
+	began := time.Now()
+	if err := campaign(t.Context(), &o, t.Output()); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%s", time.Since(began).Round(time.Second))
+}
+
+// A policy file that the broker refuses would end the audit at once; one that lacks a route would audit the defaults.
+func TestEveryRouteHasItsPolicy(t *testing.T) {
+	text := policies()
+	for name := range history.Routes() {
+		if !strings.Contains(text, "policies/"+name) {
+			t.Errorf("no policy for %s", name)
+		}
+	}
+	for name := range extra {
+		if _, ok := history.Routes()[name]; !ok {
+			t.Errorf("%s is no route", name)
+		}
+	}
+}
+
+func TestFlagsAreBounded(t *testing.T) {
+	for _, args := range [][]string{{"-rounds", "0"}, {"-rounds", "1001"}, {"-operations", "0"}, {"-callers", "0"}, {"-callers", "1001"}, {"-seed", "x"}} {
+		if _, err := parse(args); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+}
