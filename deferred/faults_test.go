@@ -1,0 +1,180 @@
+package deferred_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/deferred"
+)
+
+// TestAFaultOfTheStoreLosesAndDoublesNothing breaks each kind of use of the store in each way, some times in a row.
+func TestAFaultOfTheStoreLosesAndDoublesNothing(t *testing.T) {
+	for _, op := range []string{"submit", "begin", "end", "due", "find", "recover", "expire"} {
+		for _, fault := range []error{errBroken, errAfter, errHangs} {
+			for _, times := range []int{1, 2, 5} {
+				t.Run(fmt.Sprint(op, " ", fault, " ", times), func(t *testing.T) {
+					u := newUpstream(func(_ context.Context, r *deferred.Record, nth int) call.Final {
+						if nth == 1 && r.Delivery != deferred.DeliveryAtMostOnce {
+							return busy()
+						}
+						return good()
+					})
+					synctest.Test(t, func(t *testing.T) {
+						left := times
+						s := newFaulty(func(what string) error {
+							if what != op && (op != "find" || what != "begin" || left <= 0) || left <= 0 {
+								return nil
+							}
+							if what == "begin" { // so that there is something to find out
+								return errAfter
+							}
+							left--
+							return fault
+						})
+						q := queueOn(s, u)
+						q.Run()
+						synctest.Wait()
+						for _, id := range []string{"again", "once"} {
+							for {
+								r := &deferred.Record{ID: id, Caller: "one", OperationID: id, Origin: "http://a:80"}
+								if id == "once" {
+									r.Delivery = deferred.DeliveryAtMostOnce
+								}
+								ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+								_, _, err := q.Submit(ctx, r)
+								cancel()
+								if err == nil {
+									break
+								}
+							}
+						}
+						time.Sleep(5 * time.Minute)
+						if n := len(u.times("again")); n != 2 {
+							t.Errorf("sent %d times", n)
+						}
+						if n := len(u.times("once")); n != 1 {
+							t.Errorf("sent %d times", n)
+						}
+						s.fault = nil
+						for _, id := range []string{"again", "once"} {
+							if r := wantState(t, q, id, deferred.StateCompleted); len(r.Attempts) != len(u.times(id)) {
+								t.Errorf("%d attempts in the log", len(r.Attempts))
+							}
+						}
+						q.Close(t.Context())
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestABrokenStoreIsNotSpunOn(t *testing.T) {
+	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return good() })
+	synctest.Test(t, func(t *testing.T) {
+		broken := ""
+		s := newFaulty(func(op string) error {
+			if op == broken || broken == "all" {
+				return errBroken
+			}
+			return nil
+		})
+		q := queueOn(s, u)
+		q.Run()
+		for _, broken = range []string{"due", "expire", "begin", "end", "all"} {
+			submitEven(t, q, s, &broken, "b-"+broken)
+			before := s.count("due") + s.count("expire") + s.count("begin") + s.count("end") + s.count("find")
+			time.Sleep(time.Minute)
+			uses := s.count("due") + s.count("expire") + s.count("begin") + s.count("end") + s.count("find") - before
+			if uses > 200 { // of each of three at most one a second
+				t.Errorf("%s: %d uses in a minute", broken, uses)
+			}
+		}
+		broken = ""
+		time.Sleep(time.Minute)
+		for _, id := range []string{"b-due", "b-expire", "b-begin", "b-end", "b-all"} {
+			wantState(t, q, id, deferred.StateCompleted)
+			if n := len(u.times(id)); n != 1 {
+				t.Errorf("%s: sent %d times", id, n)
+			}
+		}
+		q.Close(t.Context())
+	})
+}
+
+// submitEven submits though the store is broken.
+func submitEven(t *testing.T, q *deferred.Queue, s *faulty, broken *string, id string) {
+	t.Helper()
+	s.mu.Lock()
+	was := *broken
+	*broken = "nothing"
+	s.mu.Unlock()
+	submit(t, q, id, "http://a:80")
+	s.mu.Lock()
+	*broken = was
+	s.mu.Unlock()
+}
+
+func TestAStoreThatFailsIsSaid(t *testing.T) {
+	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return good() })
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaulty(func(op string) error {
+			if op == "submit" || op == "cancel" {
+				return errBroken
+			}
+			return nil
+		})
+		q := queueOn(s, u)
+		q.Run()
+		_, stored, err := q.Submit(t.Context(), &deferred.Record{ID: "a", Caller: "one", OperationID: "a"})
+		if failed, ok := errors.AsType[*deferred.StoreError](err); !ok || !errors.Is(failed, errBroken) || stored {
+			t.Errorf("%v %v", stored, err)
+		}
+		q.Close(t.Context())
+	})
+}
+
+func TestCloseEndsThoughTheStoreFails(t *testing.T) {
+	for _, fault := range []error{errBroken, errHangs} {
+		for _, op := range []string{"recover", "due", "begin", "end"} {
+			u := newUpstream(func(ctx context.Context, _ *deferred.Record, _ int) call.Final { return slow(ctx, time.Second) })
+			synctest.Test(t, func(t *testing.T) {
+				s := newFaulty(func(what string) error {
+					if what == op {
+						return fault
+					}
+					return nil
+				})
+				q := queueOn(s, u)
+				q.Run()
+				submit(t, q, "a", "http://a:80", onceOnly)
+				time.Sleep(10 * time.Second)
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				q.Close(ctx)
+				if took := time.Since(start); took > 30*time.Second && op != "recover" || took > time.Minute {
+					t.Errorf("%s %v: closed after %v", op, fault, took)
+				}
+				s.fault = nil
+				q = queueOn(s, u)
+				q.Run()
+				time.Sleep(10 * time.Second)
+				want, sent := deferred.StateCompleted, 1
+				if op == "end" {
+					want = deferred.StateUnknown // it was sent, and what became of it could not be written
+				}
+				wantState(t, q, "a", want)
+				if n := len(u.times("a")); n != sent {
+					t.Errorf("%s %v: sent %d times", op, fault, n)
+				}
+				q.Close(t.Context())
+			})
+		}
+	}
+}
