@@ -131,12 +131,23 @@ func bubble(t *testing.T, u *upstream, f func(t *testing.T, q *deferred.Queue, s
 		s := memory.NewDeferred(nil)
 		q := queueOn(s, u)
 		q.Run()
+		defer closed(t, q)
 		f(t, q, s)
-		q.Close(t.Context())
 		if u.twice {
 			t.Error("two attempts of one call at once")
 		}
 	})
+}
+
+// closed closes a queue at the end of a test, also of one that has failed.
+func closed(t *testing.T, q *deferred.Queue) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	if t.Failed() {
+		cancel()
+	}
+	q.Close(ctx)
+	cancel()
 }
 
 // submit keeps a call of that id to that origin, as changed by those functions.

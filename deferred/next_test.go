@@ -79,7 +79,9 @@ func TestNext(t *testing.T) {
 	denied := &call.Final{Outcome: call.OutcomeDenied, Reason: call.ReasonEgressDenied, Effect: call.EffectNone}
 
 	spent := func(n uint32) func(*Record) { return func(r *Record) { r.Spent, r.Tried = n, n } }
-	unsure := func(r *Record) { r.Effect, r.Tried, r.Spent, r.FirstSend = call.EffectUnknown, 1, 1, noon.Add(-time.Minute) }
+	unsure := func(r *Record) {
+		r.Effect, r.Tried, r.Spent, r.FirstSend = call.EffectUnknown, 1, 1, noon.Add(-time.Minute)
+	}
 	redriven := func(r *Record) {
 		r.Effect, r.Tried, r.FirstSend = call.EffectUnknown, 1, noon.Add(-time.Minute)
 	}

@@ -130,6 +130,7 @@ func TestIdleCostsALookAMinute(t *testing.T) {
 		s := newFaulty(nil)
 		q := queueOn(s, u)
 		q.Run()
+		defer closed(t, q)
 		for i := range 500 {
 			submit(t, q, fmt.Sprint(i), "http://a:80", func(r *deferred.Record) { r.NotBefore = time.Now().Add(24 * time.Hour) })
 		}
@@ -198,6 +199,7 @@ func TestCallersTakeTurns(t *testing.T) {
 		}
 		submit(t, q, "few", "http://a:80", func(r *deferred.Record) { r.Caller = "few" })
 		q.Run()
+		defer closed(t, q)
 		time.Sleep(time.Minute)
 		if order[0] != "few" && order[1] != "few" {
 			t.Errorf("%v", order)
@@ -359,6 +361,7 @@ func TestCloseLetsAttemptsFinish(t *testing.T) {
 		s := memory.NewDeferred(nil)
 		q := queueOn(s, u)
 		q.Run()
+		defer closed(t, q)
 		for i := range 5 {
 			submit(t, q, fmt.Sprint(i), "http://a:80", onceOnly)
 		}
@@ -389,6 +392,7 @@ func TestCloseCutsWhatTakesTooLong(t *testing.T) {
 		s := memory.NewDeferred(nil)
 		q := queueOn(s, u)
 		q.Run()
+		defer closed(t, q)
 		submit(t, q, "again", "http://a:80")
 		submit(t, q, "once", "http://a:80", onceOnly)
 		synctest.Wait()
@@ -403,6 +407,7 @@ func TestCloseCutsWhatTakesTooLong(t *testing.T) {
 		wantState(t, q, "again", deferred.StateRetrying)
 		q = queueOn(s, u)
 		q.Run()
+		defer closed(t, q)
 		synctest.Wait()
 		if r := wantState(t, q, "again", deferred.StateCompleted); !r.PossibleDuplicate || len(r.Attempts) != 2 {
 			t.Errorf("%+v", r)
