@@ -61,7 +61,7 @@ func TestAFaultOfTheStoreLosesAndDoublesNothing(t *testing.T) {
 						if n := len(u.times("once")); n != 1 {
 							t.Errorf("sent %d times", n)
 						}
-						s.fault = nil
+						s.mend()
 						for _, id := range []string{"again", "once"} {
 							if r := wantState(t, q, id, deferred.StateCompleted); len(r.Attempts) != len(u.times(id)) {
 								t.Errorf("%d attempts in the log", len(r.Attempts))
@@ -89,16 +89,22 @@ func TestABrokenStoreIsNotSpunOn(t *testing.T) {
 		q.Run()
 		defer closed(t, q)
 		for i, op := range []string{"due", "expire", "begin", "end", "all"} {
-			broken = op
-			submitEven(t, q, s, &broken, "b-"+broken)
+			set := func(what string) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				broken = what
+			}
+			set("")
+			submit(t, q, "b-"+op, "http://a:80")
+			set(op)
 			before := s.count("due") + s.count("expire") + s.count("begin") + s.count("end") + s.count("find")
 			time.Sleep(time.Minute)
 			uses := s.count("due") + s.count("expire") + s.count("begin") + s.count("end") + s.count("find") - before
 			if uses > 61*2*(i+2) { // two a second by the loops, and by each call whose attempt is not written
-				t.Errorf("%s: %d uses in a minute", broken, uses)
+				t.Errorf("%s: %d uses in a minute", op, uses)
 			}
+			set("")
 		}
-		broken = ""
 		time.Sleep(time.Minute)
 		for _, id := range []string{"b-due", "b-expire", "b-begin", "b-end", "b-all"} {
 			wantState(t, q, id, deferred.StateCompleted)
@@ -108,19 +114,6 @@ func TestABrokenStoreIsNotSpunOn(t *testing.T) {
 		}
 		q.Close(t.Context())
 	})
-}
-
-// submitEven submits though the store is broken.
-func submitEven(t *testing.T, q *deferred.Queue, s *faulty, broken *string, id string) {
-	t.Helper()
-	s.mu.Lock()
-	was := *broken
-	*broken = "nothing"
-	s.mu.Unlock()
-	submit(t, q, id, "http://a:80")
-	s.mu.Lock()
-	*broken = was
-	s.mu.Unlock()
 }
 
 func TestAStoreThatFailsIsSaid(t *testing.T) {
@@ -166,7 +159,7 @@ func TestCloseEndsThoughTheStoreFails(t *testing.T) {
 				if took := time.Since(start); took > 30*time.Second && op != "recover" || took > time.Minute {
 					t.Errorf("%s %v: closed after %v", op, fault, took)
 				}
-				s.fault = nil
+				s.mend()
 				q = queueOn(s, u)
 				q.Run()
 				defer closed(t, q)

@@ -233,6 +233,13 @@ func (s *faulty) use(ctx context.Context, op string, f func() error) error {
 	return err
 }
 
+// mend lets everything through from now on.
+func (s *faulty) mend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = nil
+}
+
 func (s *faulty) count(op string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
