@@ -95,7 +95,7 @@ func TestExpiredAtItsEndAndNotAtTheNextAttempt(t *testing.T) {
 		time.Sleep(2500*time.Millisecond - 1)
 		synctest.Wait()
 		wantState(t, q, "a", deferred.StateRetrying)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		r := wantState(t, q, "a", deferred.StateFailed)
 		if r.Failure != deferred.FailureExpired || !r.Ended.Equal(end) {
@@ -142,7 +142,7 @@ func TestIdleCostsALookAMinute(t *testing.T) {
 		}
 		time.Sleep(23*time.Hour - 1)
 		due = s.count("due")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if d := s.count("due") - due; d > 300 { // of 500 calls, two are under way and two wait behind them
 			t.Errorf("%d reads", d)
@@ -179,6 +179,7 @@ func TestOneOriginHasAShare(t *testing.T) {
 			t.Fatalf("%d at one origin at once", u.most)
 		}
 		time.Sleep(1500 * time.Second)
+		synctest.Wait()
 		for i := range 300 {
 			wantState(t, q, fmt.Sprint("slow", i), deferred.StateCompleted)
 		}
@@ -213,7 +214,7 @@ func TestAQuietOriginIsLeftAlone(t *testing.T) {
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
 		start := time.Now()
 		u.do = func(_ context.Context, r *deferred.Record, _ int) call.Final {
-			if left := start.Add(30 * time.Second).Sub(time.Now()); left > 0 && r.Origin == "http://down:80" {
+			if left := time.Until(start.Add(30 * time.Second)); left > 0 && r.Origin == "http://down:80" {
 				return refusal(call.OutcomeBreakerOpen, left)
 			}
 			return good()
@@ -235,7 +236,7 @@ func TestAQuietOriginIsLeftAlone(t *testing.T) {
 			t.Fatalf("%d asked at an open breaker", asked)
 		}
 		wantState(t, q, "up", deferred.StateCompleted)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		for i := range 50 {
 			wantState(t, q, fmt.Sprint(i), deferred.StateCompleted)

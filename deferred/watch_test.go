@@ -46,7 +46,7 @@ func (w *watcher) story() string {
 }
 
 func TestWatch(t *testing.T) {
-	u := newUpstream(func(ctx context.Context, _ *deferred.Record, nth int) call.Final {
+	u := newUpstream(func(_ context.Context, _ *deferred.Record, nth int) call.Final {
 		if nth == 1 {
 			time.Sleep(3 * time.Second)
 			return busy()
@@ -63,8 +63,10 @@ func TestWatch(t *testing.T) {
 		start := time.Now()
 		submit(t, q, "a", "http://a:80")
 		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
 		position := all.changes[len(all.changes)-1].Position
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		if got := all.story(); got != "a:3 a:2 a:4 " && got != "a:1 a:3 a:2 a:4 " {
 			t.Errorf("told %s", got)
 		}
