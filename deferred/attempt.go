@@ -114,7 +114,7 @@ func (q *Queue) intend(r *Record, repeatable bool, now time.Time) bool {
 
 // standing reads a record after a pause, and again until the store can be read; false: it was not before Close.
 func (q *Queue) standing(r *Record) (stands Record, known bool) {
-	for pause(storeAgain, q.closed) {
+	for pause(q.closed) {
 		err := q.use("find", func(ctx context.Context) (err error) {
 			stands, err = q.cfg.Store.Find(ctx, r.Caller, r.ID)
 			return err
@@ -142,7 +142,7 @@ func (q *Queue) write(before, n *Record, attempts []call.Attempt) {
 			q.written(n)
 			return
 		}
-		hurried = !pause(storeAgain, q.hurry)
+		hurried = !pause(q.hurry)
 	}
 }
 

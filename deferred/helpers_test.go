@@ -66,6 +66,18 @@ func (u *upstream) Dispatch(ctx context.Context, r *deferred.Record, _ *deferred
 	return u.do(ctx, r, nth)
 }
 
+func (u *upstream) mostAtOnce() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.most
+}
+
+func (u *upstream) sentTwice() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.twice
+}
+
 func (u *upstream) times(id string) []time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -133,7 +145,7 @@ func bubble(t *testing.T, u *upstream, f func(t *testing.T, q *deferred.Queue, s
 		q.Run()
 		defer closed(t, q)
 		f(t, q, s)
-		if u.twice {
+		if u.sentTwice() {
 			t.Error("two attempts of one call at once")
 		}
 	})

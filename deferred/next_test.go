@@ -39,7 +39,7 @@ func TestNext(t *testing.T) {
 	byPolicy := simple.with(func(r *Record) { r.MaxRetries, r.Backoff = 0, 0 })
 	repeatable := Terms{
 		Repeatable: true, MaxAttempts: 3, CompletedRetention: time.Hour, CancelledRetention: 2 * time.Hour,
-		Wait: func(k uint32, throttled bool, random float64) time.Duration {
+		Wait: func(k uint32, throttled bool, _ float64) time.Duration {
 			if throttled {
 				return 90 * time.Second
 			}

@@ -76,7 +76,7 @@ type world struct {
 	wrong []string
 }
 
-func (w *world) complain(format string, args ...any) {
+func (w *world) complainf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
@@ -88,7 +88,7 @@ func (w *world) attempt(ctx context.Context, l *life, r *deferred.Record) call.F
 		return lost() // it died between its intent and its first byte: nobody hears this
 	}
 	if stands, err := l.Deferred.Find(context.Background(), "", r.ID); err != nil || stands.State != deferred.StateSending || stands.Epoch != r.Epoch+1 {
-		w.complain("an attempt of %s without its intent, or after its end: %v %+v", r.ID, err, stands)
+		w.complainf("an attempt of %s without its intent, or after its end: %v %+v", r.ID, err, stands)
 	}
 	w.mu.Lock()
 	nth, i := w.nth[r.ID], 0
@@ -178,8 +178,8 @@ func (w *world) run(t *testing.T, deaths []int, after bool) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		q.Close(ctx)
-		if u.twice {
-			w.complain("two attempts of one call at once")
+		if u.sentTwice() {
+			w.complainf("two attempts of one call at once")
 		}
 	}
 	for i, p := range w.plans {
@@ -188,22 +188,22 @@ func (w *world) run(t *testing.T, deaths []int, after bool) {
 		switch {
 		case err != nil:
 			if accepted[id] {
-				w.complain("%s was accepted and is lost", id)
+				w.complainf("%s was accepted and is lost", id)
 			}
 		case !r.State.Finished():
-			w.complain("%s is not finished: %+v", id, r)
+			w.complainf("%s is not finished: %+v", id, r)
 		case r.Spent > 1+p.retries:
-			w.complain("%s spent %d of %d", id, r.Spent, 1+p.retries)
+			w.complainf("%s spent %d of %d", id, r.Spent, 1+p.retries)
 		case p.once && w.left[id] > 1:
-			w.complain("%s must not be repeated, and was sent %d times", id, w.left[id])
+			w.complainf("%s must not be repeated, and was sent %d times", id, w.left[id])
 		case w.left[id] > 1 && !r.PossibleDuplicate:
-			w.complain("%s was sent %d times, and does not say so: %+v", id, w.left[id], r)
+			w.complainf("%s was sent %d times, and does not say so: %+v", id, w.left[id], r)
 		case r.PossibleDuplicate && w.left[id] < 2 && crashes == 0:
-			w.complain("%s was sent %d times, and is said to be sent twice", id, w.left[id])
+			w.complainf("%s was sent %d times, and is said to be sent twice", id, w.left[id])
 		}
 		for k, a := range r.Attempts {
 			if a.Number != uint32(k+1) || (a.Kind == call.KindPrimary) != (k == 0) {
-				w.complain("%s: attempt %d has the number %d and the kind %d", id, k+1, a.Number, a.Kind)
+				w.complainf("%s: attempt %d has the number %d and the kind %d", id, k+1, a.Number, a.Kind)
 			}
 		}
 	}

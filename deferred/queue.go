@@ -63,7 +63,7 @@ func New(cfg Config) *Queue {
 func (q *Queue) Run() {
 	q.loops.Go(func() {
 		for !q.recover() {
-			if !pause(storeAgain, q.closed) {
+			if !pause(q.closed) {
 				return
 			}
 		}
@@ -213,9 +213,9 @@ func unsure(ctx context.Context, err error) bool {
 	return failed || err != nil && ctx.Err() != nil
 }
 
-// pause reports whether the time passed before stop was closed.
-func pause(d time.Duration, stop <-chan struct{}) bool {
-	timer := time.NewTimer(d)
+// pause waits after a store that failed, and reports whether its time passed before stop was closed.
+func pause(stop <-chan struct{}) bool {
+	timer := time.NewTimer(storeAgain)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -37,7 +37,7 @@ func (q *Queue) work() {
 		free := q.places.free()
 		switch {
 		case free > 0 && (q.due.due(now) || q.places.anyRoom(a.full)):
-			if !q.read(&a, now) && !pause(storeAgain, q.closed) {
+			if !q.read(&a, now) && !pause(q.closed) {
 				return
 			}
 		case free > 0:
@@ -114,7 +114,7 @@ func (q *Queue) tidy() {
 			}
 			continue
 		}
-		if !q.expire(now) && !pause(storeAgain, q.closed) {
+		if !q.expire(now) && !pause(q.closed) {
 			return
 		}
 	}
