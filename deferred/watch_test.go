@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 // watcher keeps what a watch tells.
 type watcher struct {
+	mu      sync.Mutex // protects changes and at
 	changes []deferred.Change
 	at      []time.Time
 	err     error
@@ -30,7 +32,9 @@ func watch(ctx context.Context, q *deferred.Queue, f *deferred.Filter, after uin
 				w.err = err
 				break
 			}
+			w.mu.Lock()
 			w.changes, w.at = append(w.changes, c), append(w.at, time.Now())
+			w.mu.Unlock()
 			time.Sleep(rest)
 		}
 	}()
@@ -38,6 +42,8 @@ func watch(ctx context.Context, q *deferred.Queue, f *deferred.Filter, after uin
 }
 
 func (w *watcher) story() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	s := ""
 	for _, c := range w.changes {
 		s += fmt.Sprintf("%s:%d ", c.Record.ID, c.Record.State)
@@ -64,23 +70,13 @@ func TestWatch(t *testing.T) {
 		submit(t, q, "a", "http://a:80")
 		time.Sleep(3500 * time.Millisecond)
 		synctest.Wait()
+		all.mu.Lock()
 		position := all.changes[len(all.changes)-1].Position
+		all.mu.Unlock()
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		if got := all.story(); got != "a:3 a:2 a:4 " && got != "a:1 a:3 a:2 a:4 " {
 			t.Errorf("told %s", got)
-		}
-		if at := all.at[0].Sub(start); at != 0 {
-			t.Errorf("first told after %v", at)
-		}
-		if last := all.at[len(all.at)-1].Sub(start); last != 4*time.Second && last != 4050*time.Millisecond {
-			t.Errorf("last told after %v", last)
-		}
-		if len(none.changes) != 0 {
-			t.Errorf("another caller was told %s", none.story())
-		}
-		if n := len(crawls.changes); n < 2 || crawls.changes[n-1].Record.State != deferred.StateCompleted {
-			t.Errorf("a slow one was told %s", crawls.story())
 		}
 		resumed := watch(ctx, q, &deferred.Filter{Caller: "one"}, position, 0)
 		synctest.Wait()
@@ -94,6 +90,18 @@ func TestWatch(t *testing.T) {
 			if !errors.Is(w.err, gone) {
 				t.Errorf("ended with %v", w.err)
 			}
+		}
+		if at := all.at[0].Sub(start); at != 0 {
+			t.Errorf("first told after %v", at)
+		}
+		if last := all.at[len(all.at)-1].Sub(start); last != 4*time.Second && last != 4050*time.Millisecond {
+			t.Errorf("last told after %v", last)
+		}
+		if len(none.changes) != 0 {
+			t.Errorf("another caller was told %s", none.story())
+		}
+		if n := len(crawls.changes); n < 2 || crawls.changes[n-1].Record.State != deferred.StateCompleted {
+			t.Errorf("a slow one was told %s", crawls.story())
 		}
 		closing := watch(t.Context(), q, &deferred.Filter{}, 0, 0)
 		synctest.Wait()
