@@ -42,7 +42,7 @@ func isDeferredAnswer(err error) bool {
 type submission struct {
 	row      callRow
 	request  []byte
-	attempts [][]byte
+	attempts []sealedAttempt
 	answer   answer
 }
 
@@ -66,7 +66,7 @@ func (d Deferred) prepare(r *deferred.Record) (*submission, error) {
 	if s.answer.head != nil {
 		s.row.tags.head, s.row.tags.body = tagOf(s.answer.head), tagOf(s.answer.body)
 	}
-	s.row.attempts = int64(len(s.attempts))
+	s.row.Tried = uint32(len(s.attempts)) //nolint:gosec // a handful
 	s.row.Labels = maps.Clone(r.Labels)
 	return s, nil
 }
@@ -74,7 +74,7 @@ func (d Deferred) prepare(r *deferred.Record) (*submission, error) {
 func (s *submission) size() int64 {
 	n := 2<<10 + len(s.request) + len(s.answer.head) + len(s.answer.body)
 	for _, a := range s.attempts {
-		n += len(a)
+		n += len(a.sealed)
 	}
 	return int64(n)
 }
@@ -97,16 +97,16 @@ func (d Deferred) Submit(ctx context.Context, r *deferred.Record) (deferred.Reco
 			return err
 		}
 		if found {
-			row, same, err := c.standing(ctx, &op, r.Fingerprint)
+			row, taken, err := c.standing(ctx, &op)
 			if err != nil {
 				return err
 			}
-			if same {
+			if taken && row.Fingerprint == r.Fingerprint {
 				err := c.load(ctx, c.keys, &row, everything)
 				stands = row.Record
 				return err
 			}
-			if !op.Free() {
+			if taken || !op.Free() {
 				return deferred.ErrConflict
 			}
 		}
@@ -138,8 +138,8 @@ func callTimes(r *deferred.Record) {
 	*r = row.Record
 }
 
-// standing is the call that an id is for, if it is of that payload.
-func (c *callBatch) standing(ctx context.Context, op *row, fingerprint [32]byte) (r callRow, same bool, err error) {
+// standing is the call that an id is for.
+func (c *callBatch) standing(ctx context.Context, op *row) (r callRow, taken bool, err error) {
 	if op.Deferred == "" {
 		return r, false, nil
 	}
@@ -147,7 +147,7 @@ func (c *callBatch) standing(ctx context.Context, op *row, fingerprint [32]byte)
 	if errors.Is(err, deferred.ErrNotFound) {
 		return r, false, nil
 	}
-	return r, err == nil && r.Fingerprint == fingerprint && r.OperationID == op.ID, err
+	return r, err == nil, err
 }
 
 // insertCall stores a call and takes its id.
@@ -196,7 +196,7 @@ func (c *callBatch) putParts(ctx context.Context, r *callRow, s *submission) err
 		}
 	}
 	for i, a := range s.attempts {
-		if _, err := c.putAttempt.ExecContext(ctx, signed(r.Seq), i+1, a); err != nil {
+		if _, err := c.putAttempt.ExecContext(ctx, signed(r.Seq), i+1, a.sealed); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
 	}
@@ -272,7 +272,7 @@ func (d Deferred) End(ctx context.Context, r *deferred.Record, attempts []call.A
 	}
 	size := 2<<10 + 2*len(a.head) + 2*len(a.body)
 	for _, one := range sealed {
-		size += 2 * len(one)
+		size += 2 * len(one.sealed)
 	}
 	return d.l.explain(ctx, d.l.commits.do(ctx, int64(size), func(ctx context.Context, b *batch) error {
 		old, found, err := b.calls(ctx).bySeq(ctx, r.Seq)
@@ -302,7 +302,7 @@ func (r *callRow) becomes(n *deferred.Record) callRow {
 }
 
 // finish writes a call that is over, and has the ledger of operations tell of it.
-func (b *batch) finish(ctx context.Context, old, next *callRow, a answer, sealed [][]byte, attempts []call.Attempt) error {
+func (b *batch) finish(ctx context.Context, old, next *callRow, a answer, sealed []sealedAttempt, attempts []call.Attempt) error {
 	c := b.calls(ctx)
 	was := *old
 	if err := c.load(ctx, c.keys, &was, parts{attempts: true, answer: next.Response == nil, body: true}); err != nil {
@@ -312,7 +312,13 @@ func (b *batch) finish(ctx context.Context, old, next *callRow, a answer, sealed
 	if ended.Response == nil {
 		ended.Response = was.Response
 	}
-	if err := b.endOperation(ctx, &ended, append(was.Attempts, attempts...), ended.Updated); err != nil {
+	all := was.Attempts
+	for i := range attempts {
+		if int(attempts[i].Number) > len(all) {
+			all = append(all, attempts[i])
+		}
+	}
+	if err := b.endOperation(ctx, &ended, all, ended.Updated); err != nil {
 		return err
 	}
 	return b.writeCall(ctx, old, next, a, sealed)

@@ -209,7 +209,7 @@ func (c *callTable) load(ctx context.Context, keys *seal.Keys, r *callRow, p par
 			return err
 		}
 	}
-	if p.attempts && r.attempts > 0 {
+	if p.attempts && r.Tried > 0 {
 		all, err := c.sealedAttempts(ctx, r)
 		if err != nil {
 			return err
@@ -238,8 +238,8 @@ func (c *callTable) sealedAttempts(ctx context.Context, r *callRow) ([][]byte, e
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(all)) != r.attempts {
-		return nil, fmt.Errorf("%w: %s has %d attempts, %d were written", ErrDamaged, r.what(), len(all), r.attempts)
+	if len(all) != int(r.Tried) {
+		return nil, fmt.Errorf("%w: %s has %d attempts, %d were written", ErrDamaged, r.what(), len(all), r.Tried)
 	}
 	sealed := make([][]byte, len(all))
 	for i := range all {
@@ -289,16 +289,20 @@ func (c *callBatch) changed(r *callRow, was, is deferred.State) {
 }
 
 // write puts next where old stands, with what it has more. The operation's record is told of its end.
-func (b *batch) writeCall(ctx context.Context, old, next *callRow, a answer, attempts [][]byte) error {
+func (b *batch) writeCall(ctx context.Context, old, next *callRow, a answer, attempts []sealedAttempt) error {
 	c := b.calls(ctx)
 	c.change++
 	next.change = c.change
-	for i, one := range attempts {
-		if _, err := c.putAttempt.ExecContext(ctx, signed(next.Seq), old.attempts+int64(i)+1, one); err != nil {
+	next.Tried = old.Tried
+	for i := range attempts {
+		if attempts[i].number <= next.Tried {
+			continue // it has that one
+		}
+		next.Tried++
+		if _, err := c.putAttempt.ExecContext(ctx, signed(next.Seq), next.Tried, attempts[i].sealed); err != nil {
 			return err //nolint:wrapcheck // explained by the caller
 		}
 	}
-	next.attempts = old.attempts + int64(len(attempts))
 	if a.head != nil {
 		next.tags.head, next.tags.body = tagOf(a.head), tagOf(a.body)
 		if _, err := c.putAnswer.ExecContext(ctx, signed(next.Seq), a.head, a.body); err != nil {

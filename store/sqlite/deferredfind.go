@@ -176,18 +176,19 @@ type candidate struct {
 
 // dueLane is a lane with something due.
 type dueLane struct {
-	n      int64
-	origin string
-	next   string
-	turn   uint64
-	at     candidate // the last that was read
-	found  []int64
-	over   bool // it has no more
+	n int64
+	deferred.Lane
+
+	next  string
+	turn  uint64
+	at    candidate // the last that was read
+	found []int64
+	over  bool // it has no more
 }
 
 // Due implements [deferred.Finder]. A lane is read only if it has something due, and no further than its share; damaged calls are left out,
 // and told of where there is nothing else. Lanes take turns from one use to the next too.
-func (d Deferred) Due(ctx context.Context, now time.Time, n int, without map[string]bool, busy map[uint64]bool,
+func (d Deferred) Due(ctx context.Context, now time.Time, n int, without map[deferred.Lane]bool, busy map[uint64]bool,
 ) (due []deferred.Record, next time.Time, err error) {
 	at, err := storedTime(now)
 	if err != nil {
@@ -231,16 +232,20 @@ func (d Deferred) Due(ctx context.Context, now time.Time, n int, without map[str
 	return due, next, nil
 }
 
-func lanesDue(ctx context.Context, tx *sql.Tx, at string, without map[string]bool) ([]*dueLane, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT n, origin, next FROM lanes INDEXED BY lanes_by_next WHERE next <> '' AND next <= ? ORDER BY next", at)
+func leftOut(without map[deferred.Lane]bool, l deferred.Lane) bool {
+	return without[l] || without[deferred.Lane{Origin: l.Origin}]
+}
+
+func lanesDue(ctx context.Context, tx *sql.Tx, at string, without map[deferred.Lane]bool) ([]*dueLane, error) {
+	rows, err := tx.QueryContext(ctx, "SELECT n, caller, origin, next FROM lanes INDEXED BY lanes_by_next WHERE next <> '' AND next <= ? ORDER BY next", at)
 	all, err := gather(rows, err, func(rows *sql.Rows) (*dueLane, error) {
 		l := &dueLane{}
-		if err := rows.Scan(&l.n, &l.origin, &l.next); err != nil {
+		if err := rows.Scan(&l.n, &l.Caller, &l.Origin, &l.next); err != nil {
 			return nil, fmt.Errorf("%w: a lane: %w", ErrDamaged, err)
 		}
 		return l, nil
 	})
-	return slices.DeleteFunc(all, func(l *dueLane) bool { return without[l.origin] }), err
+	return slices.DeleteFunc(all, func(l *dueLane) bool { return leftOut(without, l.Lane) }), err
 }
 
 // inTurn orders lanes by who was served longest ago, and forgets those that have nothing due.
@@ -349,19 +354,22 @@ func (l *dueLane) read(ctx context.Context, tx *sql.Tx, at string, n int, busy m
 }
 
 // nextDue is when the first call after now is due. Of a lane that is left out it tells nothing.
-func nextDue(ctx context.Context, tx *sql.Tx, lanes []*dueLane, at string, without map[string]bool) (time.Time, error) {
+func nextDue(ctx context.Context, tx *sql.Tx, lanes []*dueLane, at string, without map[deferred.Lane]bool) (time.Time, error) {
 	least := ""
-	rows, err := tx.QueryContext(ctx, "SELECT next, origin FROM lanes INDEXED BY lanes_by_next WHERE next <> '' AND next > ? ORDER BY next", at)
+	rows, err := tx.QueryContext(ctx, "SELECT next, caller, origin FROM lanes INDEXED BY lanes_by_next WHERE next <> '' AND next > ? ORDER BY next", at)
 	if err != nil {
 		return time.Time{}, err //nolint:wrapcheck // explained by Due
 	}
 	defer func() { _ = rows.Close() }() // what went wrong was told by Err
 	for rows.Next() {
-		var next, origin string
-		if err := rows.Scan(&next, &origin); err != nil {
+		var (
+			next string
+			l    deferred.Lane
+		)
+		if err := rows.Scan(&next, &l.Caller, &l.Origin); err != nil {
 			return time.Time{}, fmt.Errorf("%w: a lane: %w", ErrDamaged, err)
 		}
-		if !without[origin] {
+		if !leftOut(without, l) {
 			least = next
 			break
 		}

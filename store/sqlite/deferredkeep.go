@@ -78,45 +78,29 @@ func (d Deferred) Recover(ctx context.Context, now time.Time) (int, error) {
 
 // orphaned ends the attempt of a call that was under way when the process before this one ended.
 func (b *batch) orphaned(ctx context.Context, r *callRow, now time.Time) error {
-	lost := call.Attempt{
-		Number: uint32(r.attempts) + 1, Kind: call.KindRetry, Origin: r.Origin, Start: r.Updated, //nolint:gosec // a handful
-		Result: call.Result{
-			Evidence: call.EvidenceSentNoResponse, Failure: call.FailureConnectionLost,
-			Detail: "the broker ended during this attempt; whether it had an effect is not known",
-		},
-		Decision: call.Decision{Verdict: call.VerdictStop, Reason: call.ReasonNotRepeatable},
+	c := b.calls(ctx)
+	if err := c.load(ctx, c.keys, r, parts{attempts: true}); err != nil {
+		return err
 	}
-	if r.attempts == 0 {
-		lost.Kind = call.KindPrimary
-	}
-	next := *r
-	next.Updated, next.Effect = now, call.EffectUnknown
-	next.Spent++
-	if next.FirstSend.IsZero() {
-		next.FirstSend = r.Updated
-	}
-	if r.Repeatable {
-		lost.Decision = call.Decision{Verdict: call.VerdictRetry, Reason: call.ReasonFailureRetryable}
-		next.State, next.NextAttempt, next.PossibleDuplicate = deferred.StateRetrying, now, true
-	} else {
-		next.State, next.Ended = deferred.StateUnknown, now
-		next.Outcome, next.Reason = call.OutcomeUnknown, call.ReasonNotRepeatable
-	}
-	attempts := []call.Attempt{lost}
-	sealed, err := keysFor(b.calls(ctx).keys, &r.Record).sealAttempts(attempts)
+	became, attempt := deferred.Orphaned(&r.Record, now)
+	attempts := []call.Attempt{attempt}
+	sealed, err := keysFor(c.keys, &r.Record).sealAttempts(attempts)
 	if err != nil {
 		return err
 	}
-	if r.Repeatable {
+	next := r.becomes(&became)
+	if !next.State.Finished() {
 		return b.writeCall(ctx, r, &next, answer{}, sealed)
 	}
 	return b.finish(ctx, r, &next, answer{}, sealed, attempts)
 }
 
 // Cancel implements [deferred.Keeper].
-func (d Deferred) Cancel(ctx context.Context, caller, id string, now time.Time) (deferred.Record, error) {
-	if _, err := storedTime(now); err != nil {
-		return deferred.Record{}, d.l.explain(ctx, err)
+func (d Deferred) Cancel(ctx context.Context, caller, id string, now, until time.Time) (deferred.Record, error) {
+	for _, t := range []time.Time{now, until} {
+		if _, err := storedTime(t); err != nil {
+			return deferred.Record{}, d.l.explain(ctx, err)
+		}
 	}
 	err := d.l.commits.do(ctx, 4<<10, func(ctx context.Context, b *batch) error {
 		old, err := b.calls(ctx).named(ctx, caller, id)
@@ -130,6 +114,7 @@ func (d Deferred) Cancel(ctx context.Context, caller, id string, now time.Time) 
 		}
 		next := old
 		next.State, next.NextAttempt, next.Updated, next.Ended = deferred.StateCancelled, time.Time{}, now, now
+		next.Until = until
 		next.Outcome, next.Reason = call.OutcomeCancelled, call.ReasonCancelled
 		return b.finish(ctx, &old, &next, answer{}, nil, nil)
 	})
@@ -189,15 +174,9 @@ func (b *batch) redrive(ctx context.Context, r *callRow, due, now time.Time) err
 	if err != nil {
 		return err
 	}
-	next := *r
-	next.State, next.Failure, next.Spent = deferred.StateRetrying, deferred.FailureNone, 0
-	if r.attempts == 0 {
-		next.State = deferred.StatePending
-	}
-	next.NextAttempt, next.Updated, next.Ended, next.Until = due, now, time.Time{}, time.Time{}
-	if !next.Expire.IsZero() && !next.Expire.After(due) {
-		next.Expire = time.Time{} // it would be given up at once
-	}
+	became := r.Redriven(now, due)
+	next := r.becomes(&became)
+	next.NotBefore = became.NotBefore
 	if err := b.writeCall(ctx, r, &next, answer{}, nil); err != nil {
 		return err
 	}
@@ -280,11 +259,19 @@ const (
 )
 
 // Expire implements [deferred.Keeper].
-func (d Deferred) Expire(ctx context.Context, now time.Time) (bool, error) {
+func (d Deferred) Expire(ctx context.Context, now time.Time) (next time.Time, more bool, err error) {
 	at, err := storedTime(now)
 	if err != nil {
-		return false, d.l.explain(ctx, err)
+		return time.Time{}, false, d.l.explain(ctx, err)
 	}
+	if more, err = d.expire(ctx, at, now); err != nil {
+		return time.Time{}, more, err
+	}
+	next, err = d.nextExpiry(ctx, at)
+	return next, more, err
+}
+
+func (d Deferred) expire(ctx context.Context, at string, now time.Time) (bool, error) {
 	// Mostly there is nothing, and then nobody needs to write.
 	some, err := list(ctx, &d.l.file, scanNumber, "SELECT * FROM ("+givenUp+") UNION ALL SELECT * FROM ("+outgrown+")", at, 1, at, 1)
 	if err != nil || len(some) == 0 {
@@ -331,22 +318,21 @@ func (b *batch) giveUp(ctx context.Context, r *callRow, now time.Time) error {
 	if !r.waits() || r.Expire.IsZero() || now.Before(r.Expire) {
 		return nil // the index is damaged
 	}
-	next := *r
-	next.State, next.Failure, next.NextAttempt = deferred.StateFailed, deferred.FailureExpired, time.Time{}
-	next.Updated, next.Ended = now, now
+	became := r.Expired(now)
+	next := r.becomes(&became)
 	return b.finish(ctx, r, &next, answer{}, nil, nil)
 }
 
-// NextExpiry is when [Deferred.Expire] has something to do next; zero for never.
-func (d Deferred) NextExpiry(ctx context.Context) (time.Time, error) {
+// nextExpiry is when there is something to do after that instant; zero for never.
+func (d Deferred) nextExpiry(ctx context.Context, at string) (time.Time, error) {
 	all, err := list(ctx, &d.l.file, func(rows *sql.Rows) (at string, err error) {
 		err = rows.Scan(&at)
 		return at, err //nolint:wrapcheck // explained by list
-	}, `SELECT * FROM (SELECT expire FROM calls INDEXED BY calls_expiring WHERE waits = 1 AND expire <> '' ORDER BY expire LIMIT 1)
-		UNION ALL SELECT * FROM (SELECT until FROM calls INDEXED BY calls_outlived WHERE until <> '' ORDER BY until LIMIT 1)`)
+	}, `SELECT * FROM (SELECT expire FROM calls INDEXED BY calls_expiring WHERE waits = 1 AND expire <> '' AND expire > ?1 ORDER BY expire LIMIT 1)
+		UNION ALL SELECT * FROM (SELECT until FROM calls INDEXED BY calls_outlived WHERE until <> '' AND until > ?1 ORDER BY until LIMIT 1)`, at)
 	if err != nil || len(all) == 0 {
 		return time.Time{}, err
 	}
-	at, err := readTime(slices.Min(all))
-	return at, d.l.explain(ctx, err)
+	next, err := readTime(slices.Min(all))
+	return next, d.l.explain(ctx, err)
 }

@@ -20,10 +20,9 @@ import (
 type callRow struct {
 	deferred.Record
 
-	change   int64
-	lane     int64
-	attempts int64 // how many rows there are
-	tags     callTags
+	change int64
+	lane   int64
+	tags   callTags
 }
 
 // callTags vouch for what is sealed: the tag of each, zero where there is none.
@@ -64,7 +63,7 @@ func (r *callRow) times() [8]*time.Time {
 	return [8]*time.Time{&r.NextAttempt, &r.NotBefore, &r.Expire, &r.Created, &r.Updated, &r.Ended, &r.Until, &r.FirstSend}
 }
 
-// storedTime is a time as it is stored, '' for none.
+// storedTime is a time as it is stored, ” for none.
 func storedTime(t time.Time) (string, error) {
 	if t.IsZero() {
 		return "", nil
@@ -119,7 +118,7 @@ func (r *callRow) values() ([]any, error) {
 		r.change, r.lane, r.rank(), flag(r.waits()), r.ID, r.Caller, r.OperationID, r.Fingerprint[:], r.Origin, int64(r.Criticality), labels,
 		int64(r.Delivery), int64(r.State), int64(r.Failure), signed(r.Epoch), int64(r.Spent), int64(r.MaxRetries), int64(r.Backoff),
 		flag(r.Repeatable), flag(r.PossibleDuplicate), times[0], times[1], times[2], times[3], times[4], times[5], times[6], times[7],
-		int64(r.Outcome), int64(r.Effect), int64(r.Reason), r.Detail, r.attempts, r.tags.bytes(), r.sum(&times, labels),
+		int64(r.Outcome), int64(r.Effect), int64(r.Reason), r.Detail, int64(r.Tried), r.tags.bytes(), r.sum(&times, labels),
 	}, nil
 }
 
@@ -130,7 +129,7 @@ func (r *callRow) sum(times *[8]string, labels string) []byte {
 		r.Fingerprint[:], []byte(r.Origin), number(int64(r.Criticality)), []byte(labels), number(int64(r.Delivery)), number(int64(r.State)),
 		number(int64(r.Failure)), number(signed(r.Epoch)), number(int64(r.Spent)), number(int64(r.MaxRetries)), number(int64(r.Backoff)),
 		number(flag(r.Repeatable)), number(flag(r.PossibleDuplicate)), number(int64(r.Outcome)), number(int64(r.Effect)), number(int64(r.Reason)),
-		[]byte(r.Detail), number(r.attempts), r.tags.bytes(),
+		[]byte(r.Detail), number(int64(r.Tried)), r.tags.bytes(),
 	}
 	for i := range times {
 		fields = append(fields, []byte(times[i]))
@@ -151,7 +150,7 @@ func scanCall(rows *sql.Rows) (callRow, error) {
 	err := rows.Scan(&r.Seq, &r.change, &r.lane, &rank, &waits, &r.ID, &r.Caller, &r.OperationID, &fingerprint, &r.Origin, &r.Criticality, &labels,
 		&r.Delivery, &r.State, &r.Failure, &r.Epoch, &r.Spent, &r.MaxRetries, &r.Backoff, &r.Repeatable, &r.PossibleDuplicate,
 		&times[0], &times[1], &times[2], &times[3], &times[4], &times[5], &times[6], &times[7],
-		&r.Outcome, &r.Effect, &r.Reason, &r.Detail, &r.attempts, &tags, &sum)
+		&r.Outcome, &r.Effect, &r.Reason, &r.Detail, &r.Tried, &tags, &sum)
 	if err != nil {
 		return r, fmt.Errorf("%w: a deferred call: %w", ErrDamaged, err)
 	}
@@ -276,15 +275,21 @@ func (k callKeys) openAnswer(a answer, withBody bool) (*call.Response, error) {
 	return r, nil
 }
 
+// sealedAttempt is one, and its number in the log.
+type sealedAttempt struct {
+	number uint32
+	sealed []byte
+}
+
 // sealAttempts seals each.
-func (k callKeys) sealAttempts(attempts []call.Attempt) ([][]byte, error) {
-	var all [][]byte
+func (k callKeys) sealAttempts(attempts []call.Attempt) ([]sealedAttempt, error) {
+	var all []sealedAttempt
 	for _, a := range archive.AttemptsOf(attempts) {
 		plain, err := json.Marshal(a)
 		if err != nil {
 			return nil, err //nolint:wrapcheck // explained by the caller
 		}
-		all = append(all, k.seal(plain, "attempt"))
+		all = append(all, sealedAttempt{a.Number, k.seal(plain, "attempt")})
 	}
 	return all, nil
 }

@@ -25,7 +25,7 @@ CREATE TABLE lanes (
     next   TEXT    NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX lanes_by_name ON lanes (caller, origin);
-CREATE INDEX lanes_by_next ON lanes (next, origin) WHERE next <> '';
+CREATE INDEX lanes_by_next ON lanes (next) WHERE next <> '';
 
 -- How many calls there are, so that nobody counts them.
 CREATE TABLE counts (
