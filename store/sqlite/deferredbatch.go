@@ -90,6 +90,7 @@ type callBatch struct {
 	change int64 // the last one that was given
 	seq    int64 // the same
 	lanes  map[int64]lanePart
+	known  map[deferred.Lane]int64 // those whose numbers were asked for
 	counts map[countKey]int64
 }
 
@@ -105,7 +106,7 @@ type countKey struct {
 func (b *batch) calls(ctx context.Context) *callBatch {
 	if b.call == nil {
 		b.call = &callBatch{callTable: b.committer.calls, keys: b.committer.ledger.keys, change: b.committer.change, seq: b.committer.seq,
-			lanes: map[int64]lanePart{}, counts: map[countKey]int64{}}
+			lanes: map[int64]lanePart{}, known: map[deferred.Lane]int64{}, counts: map[countKey]int64{}}
 		for _, s := range b.call.all() {
 			if *s != nil {
 				*s = b.tx.StmtContext(ctx, *s)
@@ -257,22 +258,28 @@ func scanAnswer(rows *sql.Rows) (a answer, err error) {
 
 // laneOf is the number of a lane, which is made if there is none.
 func (c *callBatch) laneOf(ctx context.Context, caller, origin string) (int64, error) {
+	lane := deferred.Lane{Caller: caller, Origin: origin}
+	if n := c.known[lane]; n != 0 {
+		return n, nil
+	}
 	all, err := rowsOf(ctx, c.lane, scanNumber, caller, origin)
-	if err != nil || len(all) > 0 {
-		return first(all), err
-	}
-	made, err := c.putLane.ExecContext(ctx, caller, origin)
 	if err != nil {
-		return 0, err //nolint:wrapcheck // explained by the caller
+		return 0, err
 	}
-	return made.LastInsertId() //nolint:wrapcheck // as above
-}
-
-func first(all []int64) int64 {
-	if len(all) == 0 {
-		return 0
+	n := int64(0)
+	if len(all) > 0 {
+		n = all[0]
+	} else {
+		made, err := c.putLane.ExecContext(ctx, caller, origin)
+		if err != nil {
+			return 0, err //nolint:wrapcheck // explained by the caller
+		}
+		if n, err = made.LastInsertId(); err != nil {
+			return 0, err //nolint:wrapcheck // as above
+		}
 	}
-	return all[0]
+	c.known[lane] = n
+	return n, nil
 }
 
 // changed notes what flush has to do for a call that was in one state and is in another; 0: it was not, or is not any more.

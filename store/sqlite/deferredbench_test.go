@@ -46,8 +46,9 @@ func reportTimes(b *testing.B, unit string, took [][]time.Duration) {
 
 // BenchmarkDeferredSubmit submits; each is acknowledged when it is on the disk.
 func BenchmarkDeferredSubmit(b *testing.B) {
-	for _, submitters := range []int{1, 64, 256} {
-		b.Run(fmt.Sprintf("submitters=%d", submitters), func(b *testing.B) {
+	for _, one := range []struct{ submitters, rate int }{{1, 0}, {64, 0}, {256, 0}, {64, 2000}} {
+		submitters := one.submitters
+		b.Run(fmt.Sprintf("submitters=%d,rate=%d", submitters, one.rate), func(b *testing.B) {
 			d := ledgerAt(b, newPath(b)).Deferred()
 			var (
 				next atomic.Int64
@@ -55,10 +56,15 @@ func BenchmarkDeferredSubmit(b *testing.B) {
 				took = make([][]time.Duration, submitters)
 			)
 			b.ResetTimer()
+			start := time.Now()
 			for i := range submitters {
 				wg.Go(func() {
 					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
 						begin := time.Now()
+						if one.rate > 0 { // late is late for all that follow
+							begin = start.Add(time.Duration(n) * time.Second / time.Duration(one.rate))
+							time.Sleep(time.Until(begin))
+						}
 						_, stored, err := d.Submit(b.Context(), aDeferred(idOf(n), anOrigin, begin))
 						if err != nil || !stored {
 							b.Error(stored, err)

@@ -223,7 +223,7 @@ func (d Deferred) Due(ctx context.Context, now time.Time, n int, without map[def
 		if len(due) == 0 && damaged != nil {
 			return damaged
 		}
-		next, err = nextDue(ctx, tx, lanes, at, without)
+		next, err = nextDue(ctx, tx, lanes, at, without, busy)
 		return err
 	})
 	if err != nil {
@@ -353,42 +353,76 @@ func (l *dueLane) read(ctx context.Context, tx *sql.Tx, at string, n int, busy m
 	return got, nil
 }
 
-// nextDue is when the first call after now is due. Of a lane that is left out it tells nothing.
-func nextDue(ctx context.Context, tx *sql.Tx, lanes []*dueLane, at string, without map[deferred.Lane]bool) (time.Time, error) {
+// nextDue is when the first call after now is due. Of what is left out it tells nothing.
+func nextDue(ctx context.Context, tx *sql.Tx, lanes []*dueLane, at string, without map[deferred.Lane]bool, busy map[uint64]bool) (time.Time, error) {
 	least := ""
-	rows, err := tx.QueryContext(ctx, "SELECT next, caller, origin FROM lanes INDEXED BY lanes_by_next WHERE next <> '' AND next > ? ORDER BY next", at)
+	for _, l := range lanes {
+		if err := earliest(ctx, tx, l.n, at, busy, &least); err != nil {
+			return time.Time{}, err
+		}
+	}
+	// Those with nothing due, the earliest first: mostly the first of them is it.
+	rows, err := tx.QueryContext(ctx, "SELECT n, caller, origin, next FROM lanes INDEXED BY lanes_by_next WHERE next <> '' AND next > ? ORDER BY next", at)
 	if err != nil {
 		return time.Time{}, err //nolint:wrapcheck // explained by Due
 	}
 	defer func() { _ = rows.Close() }() // what went wrong was told by Err
 	for rows.Next() {
 		var (
+			n    int64
 			next string
 			l    deferred.Lane
 		)
-		if err := rows.Scan(&next, &l.Caller, &l.Origin); err != nil {
+		if err := rows.Scan(&n, &l.Caller, &l.Origin, &next); err != nil {
 			return time.Time{}, fmt.Errorf("%w: a lane: %w", ErrDamaged, err)
 		}
-		if !leftOut(without, l) {
-			least = next
+		if least != "" && next >= least {
+			break
+		}
+		if leftOut(without, l) {
+			continue
+		}
+		if err := earliest(ctx, tx, n, at, busy, &least); err != nil {
+			return time.Time{}, err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return time.Time{}, err //nolint:wrapcheck // as above
+	}
+	return readTime(least)
+}
+
+// earliest lowers least to when the first call of a lane after now is due.
+func earliest(ctx context.Context, tx *sql.Tx, lane int64, at string, busy map[uint64]bool, least *string) error {
+	for rank := range ranks {
+		if err := earliestOf(ctx, tx, lane, rank+1, at, busy, least); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func earliestOf(ctx context.Context, tx *sql.Tx, lane int64, rank int, at string, busy map[uint64]bool, least *string) error {
+	rows, err := tx.QueryContext(ctx, `SELECT seq, next_attempt FROM calls INDEXED BY calls_waiting
+		WHERE lane = ? AND rank = ? AND waits = 1 AND next_attempt > ? ORDER BY next_attempt`, lane, rank, at)
+	if err != nil {
+		return err //nolint:wrapcheck // explained by Due
+	}
+	defer func() { _ = rows.Close() }() // what went wrong was told by Err
+	for rows.Next() {
+		var (
+			seq  uint64
+			next string
+		)
+		if err := rows.Scan(&seq, &next); err != nil {
+			return fmt.Errorf("%w: a deferred call: %w", ErrDamaged, err)
+		}
+		if !busy[seq] {
+			if *least == "" || next < *least {
+				*least = next
+			}
 			break
 		}
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return time.Time{}, err
-	}
-	for _, l := range lanes {
-		for rank := range ranks {
-			var next sql.NullString
-			err := tx.QueryRowContext(ctx, `SELECT min(next_attempt) FROM calls INDEXED BY calls_waiting
-				WHERE lane = ? AND rank = ? AND waits = 1 AND next_attempt > ?`, l.n, rank+1, at).Scan(&next)
-			if err != nil {
-				return time.Time{}, err //nolint:wrapcheck // as above
-			}
-			if next.Valid && (least == "" || next.String < least) {
-				least = next.String
-			}
-		}
-	}
-	return readTime(least)
+	return rows.Err() //nolint:wrapcheck // as above
 }
