@@ -32,6 +32,9 @@ func TestDeferredSameAsInMemory(t *testing.T) {
 	openAt := func(t testing.TB, path string) storetest.Deferred {
 		t.Helper()
 		l := ledgerAt(t, path)
+		if err := l.NoWaitForDisk(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		d := l.Deferred()
 		ledgers[d], paths[d] = l, path
 		return d
