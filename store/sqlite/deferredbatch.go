@@ -105,8 +105,10 @@ type countKey struct {
 // calls gives the statements for deferred calls within the transaction, which closes them.
 func (b *batch) calls(ctx context.Context) *callBatch {
 	if b.call == nil {
-		b.call = &callBatch{callTable: b.committer.calls, keys: b.committer.ledger.keys, change: b.committer.change, seq: b.committer.seq,
-			lanes: map[int64]lanePart{}, known: map[deferred.Lane]int64{}, counts: map[countKey]int64{}}
+		b.call = &callBatch{
+			callTable: b.committer.calls, keys: b.committer.ledger.keys, change: b.committer.change, seq: b.committer.seq,
+			lanes: map[int64]lanePart{}, known: map[deferred.Lane]int64{}, counts: map[countKey]int64{},
+		}
 		for _, s := range b.call.all() {
 			if *s != nil {
 				*s = b.tx.StmtContext(ctx, *s)
@@ -266,7 +268,7 @@ func (c *callBatch) laneOf(ctx context.Context, caller, origin string) (int64, e
 	if err != nil {
 		return 0, err
 	}
-	n := int64(0)
+	var n int64
 	if len(all) > 0 {
 		n = all[0]
 	} else {
@@ -344,7 +346,7 @@ func (b *batch) endOperation(ctx context.Context, ended *deferred.Record, attemp
 		RetrySafe: ended.Repeatable, FirstSend: ended.FirstSend, Told: ended.Told(),
 	}, ended.Until, now)
 	if err != nil {
-		return err //nolint:wrapcheck // it says all there is
+		return err
 	}
 	return b.replace(ctx, &old, &plain)
 }

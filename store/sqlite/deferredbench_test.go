@@ -122,8 +122,10 @@ func ended(r deferred.Record) (deferred.Record, []call.Attempt) {
 	r.Epoch, r.State, r.NextAttempt, r.Updated, r.Ended, r.Until = 1, deferred.StateCompleted, time.Time{}, now, now, now.Add(time.Hour)
 	r.Spent, r.FirstSend, r.Outcome, r.Effect, r.Reason = 1, now, call.OutcomeSuccess, call.EffectAnswered, call.ReasonSuccess
 	r.Response = &call.Response{Status: 200, Headers: []call.Header{{Name: "Content-Type", Value: "application/json"}}, Body: make([]byte, 300)}
-	return r, []call.Attempt{{Number: 1, Kind: call.KindPrimary, Origin: r.Origin, Start: now, Duration: time.Millisecond,
-		Result: call.Result{Evidence: call.EvidenceAnswered, Status: 200, RemoteAddress: "127.0.0.1:443"}}}
+	return r, []call.Attempt{{
+		Number: 1, Kind: call.KindPrimary, Origin: r.Origin, Start: now, Duration: time.Millisecond,
+		Result: call.Result{Evidence: call.EvidenceAnswered, Status: 200, RemoteAddress: "127.0.0.1:443"},
+	}}
 }
 
 // manyAt is a file with as many calls, made as fast as can be: it is not waited for the disk.

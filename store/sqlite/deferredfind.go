@@ -80,7 +80,7 @@ func (d Deferred) List(ctx context.Context, f *deferred.Filter, before uint64, n
 	if err != nil {
 		return nil, d.l.explain(ctx, err)
 	}
-	all, err := d.records(ctx, "SELECT "+columnsOfC+" FROM "+from+" AND c.seq < ? ORDER BY c.seq DESC LIMIT ?",
+	all, err := d.records(ctx, "SELECT "+columnsOfC+" FROM "+from+" AND c.seq < ? ORDER BY c.seq DESC LIMIT ?", //nolint:gosec // all of it is ours
 		append(args, below(before), atMost(n)), nil)
 	return all, d.l.explain(ctx, err)
 }
@@ -157,9 +157,9 @@ func signedPosition(n uint64) int64 { return below(n) * flag(n > 0) }
 
 // changesOf is picks by the order of changes.
 func changesOf(f *deferred.Filter) (string, []any, error) {
-	any := *f
-	any.Caller = ""
-	from, args, err := picks(&any)
+	ofAny := *f
+	ofAny.Caller = ""
+	from, args, err := picks(&ofAny)
 	from = strings.Replace(from, "calls c", "calls c INDEXED BY calls_by_change", 1)
 	if f.Caller != "" {
 		from, args = from+" AND c.caller = ?", append(args, f.Caller)

@@ -273,7 +273,7 @@ func (d Deferred) Expire(ctx context.Context, now time.Time) (next time.Time, mo
 
 func (d Deferred) expire(ctx context.Context, at string, now time.Time) (bool, error) {
 	// Mostly there is nothing, and then nobody needs to write.
-	some, err := list(ctx, &d.l.file, scanNumber, "SELECT * FROM ("+givenUp+") UNION ALL SELECT * FROM ("+outgrown+")", at, 1, at, 1)
+	some, err := list(ctx, &d.l.file, scanNumber, "SELECT seq FROM ("+givenUp+") UNION ALL SELECT seq FROM ("+outgrown+")", at, 1, at, 1)
 	if err != nil || len(some) == 0 {
 		return false, err
 	}
@@ -328,8 +328,8 @@ func (d Deferred) nextExpiry(ctx context.Context, at string) (time.Time, error) 
 	all, err := list(ctx, &d.l.file, func(rows *sql.Rows) (at string, err error) {
 		err = rows.Scan(&at)
 		return at, err //nolint:wrapcheck // explained by list
-	}, `SELECT * FROM (SELECT expire FROM calls INDEXED BY calls_expiring WHERE waits = 1 AND expire <> '' AND expire > ?1 ORDER BY expire LIMIT 1)
-		UNION ALL SELECT * FROM (SELECT until FROM calls INDEXED BY calls_outlived WHERE until <> '' AND until > ?1 ORDER BY until LIMIT 1)`, at)
+	}, `SELECT expire FROM (SELECT expire FROM calls INDEXED BY calls_expiring WHERE waits = 1 AND expire <> '' AND expire > ?1 ORDER BY expire LIMIT 1)
+		UNION ALL SELECT until FROM (SELECT until FROM calls INDEXED BY calls_outlived WHERE until <> '' AND until > ?1 ORDER BY until LIMIT 1)`, at)
 	if err != nil || len(all) == 0 {
 		return time.Time{}, err
 	}

@@ -98,7 +98,7 @@ func labelsOf(labels map[string]string) (string, error) {
 		return "", nil
 	}
 	b, err := json.Marshal(labels)
-	return string(b), err //nolint:wrapcheck // explained by the caller
+	return string(b), err
 }
 
 // values are those of callColumns.

@@ -17,7 +17,7 @@ func lockFile(path string) (*os.File, error) {
 		if _, e := os.Stat(filepath.Dir(path)); errors.Is(e, fs.ErrNotExist) {
 			err = errNoDirectory
 		}
-		return nil, err //nolint:wrapcheck // explained by OpenLedger
+		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
