@@ -12,7 +12,7 @@ type Dispatcher interface {
 	// Judge finds what rules the call now, from its Request. An error: it can never be made (its request is not valid under the policies of
 	// today); Detail of it is for a person.
 	Judge(r *Record) (Terms, error)
-	// Dispatch makes one attempt and no more, without the free resend. It returns in time; ctx ends it.
+	// Dispatch makes one attempt and no more, without the free resend. It returns in time; ctx ends it. Nobody waits for a late answer.
 	Dispatch(ctx context.Context, r *Record, t *Terms) call.Final
 }
 

@@ -14,26 +14,16 @@ type Queue struct {
 	cfg   Config
 	start time.Time // with its monotonic reading, see now
 
-	wake   chan struct{} // has room for one word that there may be something due; closed by nobody
-	closed chan struct{} // closed by Close
+	closed chan struct{} // closed by Close: nothing is begun any more
+	hurry  chan struct{} // closed by Close when its time is up: what is under way is cancelled
 	once   sync.Once
-	loop   sync.WaitGroup // the loops
+	loops  sync.WaitGroup
 	runs   sync.WaitGroup // attempts
 
-	mu      sync.Mutex // protects the fields below
-	flights map[uint64]*flight
-	lanes   map[string]int       // flights by origin
-	quiet   map[string]time.Time // origins that refused, until when they are left alone
-	ended   bool                 // nothing is begun any more
-}
-
-// flight is a record that is being worked on.
-type flight struct {
-	origin string
-	caller string
-	id     string
-	cancel context.CancelCauseFunc
-	asked  bool // somebody has cancelled the call
+	places  *places
+	due     *alarm // the worker's
+	ends    *alarm // the tidier's
+	changes *broadcast
 }
 
 // Config is what a queue stands on; all of it is required.
@@ -41,7 +31,7 @@ type Config struct {
 	Store      Store
 	Keeper     Keeper
 	Dispatcher Dispatcher
-	// Log hears of a store that fails.
+	// Log hears of a store that fails, and of a dispatch that panics.
 	Log *slog.Logger
 	// AtOnce bounds the attempts that run at once; a quarter of them go to one origin at most.
 	AtOnce int
@@ -50,9 +40,10 @@ type Config struct {
 const (
 	// originShare is the part of AtOnce that one origin may have.
 	originShare = 4
-	// storeAgain is the pause after a store that failed, tidyEvery that between two looks for what is expired.
+	// storeAgain is the pause after a store that failed.
 	storeAgain = time.Second
-	tidyEvery  = time.Second
+	// lookEvery is after how long the store is looked into though it has told of nothing.
+	lookEvery = time.Minute
 	// storeWithin bounds one use of the store.
 	storeWithin = 5 * time.Second
 	// batch is how many records are read at a time.
@@ -61,33 +52,34 @@ const (
 
 // New makes a queue. [Queue.Run] starts it.
 func New(cfg Config) *Queue {
-	return &Queue{
-		cfg: cfg, start: time.Now(),
-		wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		flights: map[uint64]*flight{}, lanes: map[string]int{}, quiet: map[string]time.Time{},
+	q := &Queue{
+		cfg: cfg, start: time.Now(), closed: make(chan struct{}), hurry: make(chan struct{}),
+		places: newPlaces(cfg.AtOnce), due: newAlarm(), ends: newAlarm(), changes: newBroadcast(),
 	}
+	return q
 }
 
-// Run recovers what an earlier process left, and makes calls until Close.
+// Run recovers what an earlier process left, and makes calls until Close. It returns at once.
 func (q *Queue) Run() {
-	q.loop.Go(func() {
+	q.loops.Go(func() {
 		for !q.recover() {
-			if !q.rest(storeAgain) {
+			if !pause(storeAgain, q.closed) {
 				return
 			}
 		}
-		q.loop.Go(q.tidy)
+		q.loops.Go(q.tidy)
 		q.work()
 	})
 }
 
-// Close begins no more attempts, and returns when those under way have ended and are written. When ctx ends they are cancelled.
+// Close begins no more attempts, and returns when those under way have ended and are written. When ctx ends they are cancelled, and what
+// the store does not take then stays begun, for the next start to judge. It is called once.
 func (q *Queue) Close(ctx context.Context) {
 	q.once.Do(func() { close(q.closed) })
-	q.loop.Wait()
 	done := make(chan struct{}) // closed by the goroutine below
 	go func() {
 		defer close(done)
+		q.loops.Wait()
 		q.runs.Wait()
 	}()
 	select {
@@ -95,11 +87,8 @@ func (q *Queue) Close(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	q.mu.Lock()
-	for _, f := range q.flights {
-		f.cancel(errClosing)
-	}
-	q.mu.Unlock()
+	close(q.hurry)
+	q.places.cancelAll(errClosing)
 	<-done
 }
 
@@ -117,23 +106,28 @@ func (q *Queue) At(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}
-	return q.now().Add(time.Until(t))
+	return q.now().Add(t.Sub(time.Now().Round(0)))
 }
 
-// Submit keeps a call. It is [ErrConflict] for an id that stands for something else.
+// Submit keeps a call. It is [ErrConflict] for an id that stands for something else. Instants in r are of the queue's own time.
 func (q *Queue) Submit(ctx context.Context, r *Record) (Record, bool, error) {
 	now := q.now()
-	r.State, r.Created, r.Updated = StatePending, now, now
-	r.NextAttempt = now
+	r.Created, r.Updated, r.NextAttempt = now, now, now
+	r.Tried = uint32(len(r.Attempts)) //nolint:gosec // those of one call that is handed over
+	r.State = StatePending
+	if r.Tried > 0 {
+		r.State = StateRetrying
+	}
 	if r.NotBefore.After(now) {
 		r.NextAttempt = r.NotBefore
 	}
 	stands, stored, err := q.cfg.Store.Submit(ctx, r)
-	if err != nil {
-		return Record{}, false, q.explain(ctx, "submit", err)
+	err = q.explain(ctx, "submit", err)
+	if stored || unsure(ctx, err) {
+		q.written(r)
 	}
-	if stored {
-		q.poke()
+	if err != nil {
+		return Record{}, false, err
 	}
 	return stands, stored, nil
 }
@@ -156,53 +150,34 @@ func (q *Queue) Counts(ctx context.Context, caller string) (map[State]uint64, er
 	return counts, q.explain(ctx, "count", err)
 }
 
-// Cancel ends one. An attempt that is under way is cancelled, and the call is when that has ended; then what is known of its effect is told.
-func (q *Queue) Cancel(ctx context.Context, caller, id string) (Record, error) {
-	for {
-		r, err := q.cfg.Keeper.Cancel(ctx, caller, id, q.now())
-		if !errors.Is(err, ErrSending) {
-			return r, q.explain(ctx, "cancel", err)
-		}
-		done := q.abort(caller, id)
-		timer := time.NewTimer(shortDelay)
-		select {
-		case <-done:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return q.Find(context.WithoutCancel(ctx), caller, id)
-		}
-	}
-}
-
-// abort cancels the attempt of a call.
-func (q *Queue) abort(caller, id string) <-chan struct{} {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, f := range q.flights {
-		if f.id == id && f.caller == caller {
-			f.asked = true
-			f.cancel(errCancelled)
-		}
-	}
-	return nil
-}
-
 // Redrive makes dead letters due again.
 func (q *Queue) Redrive(ctx context.Context, which *Which, perSecond float64) (uint64, error) {
 	n, err := q.cfg.Keeper.Redrive(ctx, which, perSecond, q.now())
-	if n > 0 {
-		q.poke()
+	err = q.explain(ctx, "redrive", err)
+	if n > 0 || unsure(ctx, err) {
+		q.due.ring()
+		q.ends.ring()
+		q.changes.tell()
 	}
-	return n, q.explain(ctx, "redrive", err)
+	return n, err
 }
 
 // Purge deletes finished ones.
 func (q *Queue) Purge(ctx context.Context, which *Which) (uint64, error) {
 	n, err := q.cfg.Keeper.Purge(ctx, which)
 	return n, q.explain(ctx, "purge", err)
+}
+
+// written tells those who wait what a record has become, or may have.
+func (q *Queue) written(r *Record) {
+	switch {
+	case r.State.Finished():
+		q.ends.by(r.Until)
+	case r.State != StateSending:
+		q.due.by(r.NextAttempt)
+		q.ends.by(r.Expire)
+	}
+	q.changes.tell()
 }
 
 // StoreError says that the store cannot be used.
@@ -217,37 +192,35 @@ func (e *StoreError) Unwrap() error { return e.Cause }
 
 // explain passes answers on, and makes a [*StoreError] of what is none.
 func (q *Queue) explain(ctx context.Context, what string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("deferred call: %w", context.Cause(ctx))
 	}
 	for _, answer := range []error{ErrNotFound, ErrConflict, ErrSuperseded, ErrFinished, ErrSending, ErrState} {
 		if errors.Is(err, answer) {
 			return answer
 		}
 	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("deferred call: %w", context.Cause(ctx))
+	}
 	q.cfg.Log.Error("the store of deferred calls failed", "doing", what, "error", err)
 	return &StoreError{err}
 }
 
-// poke has the worker look for what is due.
-func (q *Queue) poke() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+// unsure: nobody knows whether the write was done.
+func unsure(ctx context.Context, err error) bool {
+	_, failed := errors.AsType[*StoreError](err)
+	return failed || err != nil && ctx.Err() != nil
 }
 
-// rest reports whether the time passed before Close.
-func (q *Queue) rest(d time.Duration) bool {
+// pause reports whether the time passed before stop was closed.
+func pause(d time.Duration, stop <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-q.closed:
+	case <-stop:
 		return false
 	}
 }

@@ -72,6 +72,8 @@ type Record struct {
 	Epoch uint64
 	// Spent counts those that count against MaxRetries, since it was submitted or redriven.
 	Spent uint32
+	// Tried counts the attempts in its log, also where Attempts are left out.
+	Tried uint32
 	// MaxRetries bounds the repeats; Backoff is the wait before the first of them, 0: the policy's (then MaxRetries is too, unless given).
 	MaxRetries uint32
 	Backoff    time.Duration
