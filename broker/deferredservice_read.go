@@ -138,7 +138,7 @@ func (s *DeferredService) record(r *deferred.Record, c *call.Call, asked *pb.Cal
 		return nil, refusal(codes.Internal, reasonInternal, "no random id could be made; nothing was kept")
 	}
 	r.ID = id.String()
-	if r.OperationID = c.OperationID; r.OperationID == "" && r.Delivery == deferred.DeliveryAtLeastOnce {
+	if r.OperationID = c.OperationID; r.OperationID == "" { // every one has a key, should a policy ask for one later
 		r.OperationID = uuid.NewString()
 	}
 	keyField := ""

@@ -42,12 +42,9 @@ func (d *Dispatcher) Judge(r *deferred.Record) (deferred.Terms, error) {
 	c.OperationID, c.Reserve = r.OperationID, 0 // no caller waits
 	table := d.calls.table.Load()
 	p := table.Match(c)
-	given, violations := fit(c, asked.GetRequest().GetHeaders(), p, table)
+	_, violations = fit(c, asked.GetRequest().GetHeaders(), p, table)
 	if len(violations) > 0 {
 		return deferred.Terms{}, violations[0]
-	}
-	if !given && c.OperationID != "" {
-		c.OperationID = r.ID // a contract that came after the submission: the key is to be the same on every attempt
 	}
 	switch {
 	case r.Delivery == deferred.DeliveryAtMostOnce:
@@ -127,7 +124,7 @@ func timeFor(c *call.Call, p *policy.Effective) time.Duration {
 
 // withKey adds the key that comes with duplicates that are accepted, unless a contract adds its own or the submitter has given one.
 func withKey(c *call.Call, p *policy.Effective) []call.Header {
-	if !c.DuplicatesAccepted || c.OperationID == "" || p.Keyed(c) {
+	if !c.DuplicatesAccepted || p.Keyed(c) {
 		return c.Headers
 	}
 	name := p.Idempotency.Header
