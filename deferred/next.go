@@ -56,7 +56,8 @@ func (r *Record) judged(d *dispatch, now time.Time) (Record, silence) {
 	n.Outcome = f.Outcome
 	switch {
 	case f.Outcome == call.OutcomeSuccess, f.Told.Outcome == call.OutcomeSuccess: // cancelled in the moment of its success
-		n.Outcome = call.OutcomeSuccess
+		n.Outcome, n.Reason = call.OutcomeSuccess, call.ReasonSuccess
+		n.Spent++
 		return n.ended(StateCompleted, FailureNone, now, t.CompletedRetention), silenceNone
 	case f.Outcome == call.OutcomeCancelled && d.asked:
 		return n.ended(StateCancelled, FailureNone, now, t.CancelledRetention), silenceNone

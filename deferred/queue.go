@@ -16,7 +16,7 @@ type Queue struct {
 
 	closed chan struct{} // closed by Close: nothing is begun any more
 	hurry  chan struct{} // closed by Close when its time is up: what is under way is cancelled
-	once   sync.Once
+	once   [2]sync.Once  // of closing these two
 	loops  sync.WaitGroup
 	runs   sync.WaitGroup // attempts
 
@@ -73,9 +73,9 @@ func (q *Queue) Run() {
 }
 
 // Close begins no more attempts, and returns when those under way have ended and are written. When ctx ends they are cancelled, and what
-// the store does not take then stays begun, for the next start to judge. It is called once.
+// the store does not take then stays begun, for the next start to judge.
 func (q *Queue) Close(ctx context.Context) {
-	q.once.Do(func() { close(q.closed) })
+	q.once[0].Do(func() { close(q.closed) })
 	done := make(chan struct{}) // closed by the goroutine below
 	go func() {
 		defer close(done)
@@ -87,7 +87,7 @@ func (q *Queue) Close(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	close(q.hurry)
+	q.once[1].Do(func() { close(q.hurry) })
 	q.places.cancelAll(errClosing)
 	<-done
 }
