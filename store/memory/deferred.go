@@ -80,7 +80,7 @@ func (d *Deferred) Begin(ctx context.Context, seq, epoch uint64, repeatable bool
 	if k == nil || k.Epoch != epoch || !waits(&k.Record) {
 		return deferred.ErrSuperseded
 	}
-	k.State, k.Epoch, k.Repeatable, k.Updated = deferred.StateSending, epoch+1, repeatable, plain(now)
+	k.State, k.Epoch, k.Repeatable, k.Updated, k.NextAttempt = deferred.StateSending, epoch+1, repeatable, plain(now), time.Time{}
 	d.changedLocked(k)
 	return nil
 }
