@@ -11,7 +11,6 @@ import (
 
 	"github.com/sallyport/sallyport/broker"
 	"github.com/sallyport/sallyport/deferred"
-	"github.com/sallyport/sallyport/store/memory"
 )
 
 // dispatchesAtOnce bounds the attempts of deferred calls that run at once; a quarter of them go to one origin.
@@ -22,7 +21,7 @@ func newQueue(ledger *ledgerFile, calls *broker.CallService, log *slog.Logger) *
 	if ledger == nil {
 		return nil
 	}
-	kept := memory.NewDeferred(nil)
+	kept := deferredFile{ledger}
 	return deferred.New(deferred.Config{Store: kept, Keeper: kept, Dispatcher: broker.NewDispatcher(calls), Log: log, AtOnce: dispatchesAtOnce})
 }
 
