@@ -43,6 +43,7 @@ type setup struct {
 	listener   net.Listener      // nil: a port of loopback; else there is no client
 	codec      encoding.CodecV2  // nil: the server's own
 	store      admin.Store       // nil: there is no PolicyService
+	deferral   bool              // there is a DeferredService
 }
 
 // running is a broker on a real port of loopback, with a client.
@@ -52,6 +53,7 @@ type running struct {
 	conn     *grpc.ClientConn
 	calls    pb.CallServiceClient
 	policies pb.PolicyServiceClient
+	deferred pb.DeferredServiceClient
 	log      *logBuffer
 }
 
@@ -92,6 +94,9 @@ func start(t testing.TB, s setup) *running {
 	if s.store != nil {
 		cfg.Services = []Service{r.policyService(t, s)}
 	}
+	if s.deferral {
+		cfg.Deferred = r.deferredService(t)
+	}
 	if s.with != nil {
 		s.with(&cfg)
 	}
@@ -105,6 +110,7 @@ func start(t testing.TB, s setup) *running {
 		}
 	})
 	r.conn = dial(t, dialer)
+	r.deferred = pb.NewDeferredServiceClient(r.conn)
 	r.calls, r.policies = pb.NewCallServiceClient(r.conn), pb.NewPolicyServiceClient(r.conn)
 	return r
 }

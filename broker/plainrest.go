@@ -16,13 +16,13 @@ import (
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
-// plain serves the paths of a plain retry service, for those who come from one: what it keeps is delivered at least once, unless it is
+// plainPaths serves the paths of a plain retry service, for those who come from one: what it keeps is delivered at least once, unless it is
 // asked for at most once.
-type plain struct {
+type plainPaths struct {
 	client pb.DeferredServiceClient
 }
 
-func newPlain(client pb.DeferredServiceClient) *plain { return &plain{client} }
+func newPlain(client pb.DeferredServiceClient) *plainPaths { return &plainPaths{client} }
 
 // isPlain reports whether a path is one of these.
 func isPlain(path string) bool {
@@ -33,7 +33,7 @@ func isPlain(path string) bool {
 const mostPlain = 1000
 
 // ServeHTTP is of a request whose body was read, and whose parameters are known.
-func (p *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *plainPaths) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := forwarded(r)
 	method := http.MethodGet
 	if r.URL.Path == "/request" {
@@ -68,7 +68,7 @@ func forwarded(r *http.Request) context.Context {
 	return metadata.NewOutgoingContext(r.Context(), md)
 }
 
-func (p *plain) submit(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+func (p *plainPaths) submit(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	req, field, problem := readPlain(r)
 	if problem != "" {
 		writePlainError(w, http.StatusBadRequest, field, problem)
@@ -82,7 +82,7 @@ func (p *plain) submit(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	writePlain(w, http.StatusAccepted, plainOf(resp.GetDeferredCall()))
 }
 
-func (p *plain) get(ctx context.Context, w http.ResponseWriter, id string) {
+func (p *plainPaths) get(ctx context.Context, w http.ResponseWriter, id string) {
 	if _, problem := deferredID(deferredPrefix + id); problem != "" {
 		writePlainError(w, http.StatusNotFound, "id", "no request has that id")
 		return
@@ -96,7 +96,7 @@ func (p *plain) get(ctx context.Context, w http.ResponseWriter, id string) {
 }
 
 // list gives the newest of one state, or of all.
-func (p *plain) list(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+func (p *plainPaths) list(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()["status"]
 	if len(asked) > 1 {
 		writePlainError(w, http.StatusBadRequest, "status", "is given more than once")
@@ -134,7 +134,7 @@ func (p *plain) list(ctx context.Context, w http.ResponseWriter, r *http.Request
 }
 
 // ofState gives the newest in a state that show as that status.
-func (p *plain) ofState(ctx context.Context, state pb.DeferredState, status plainStatus) (all []*pb.DeferredCall, err error) {
+func (p *plainPaths) ofState(ctx context.Context, state pb.DeferredState, status plainStatus) (all []*pb.DeferredCall, err error) {
 	req := &pb.ListDeferredCallsRequest{State: state, PageSize: maxPage}
 	for {
 		resp, err := p.client.ListDeferredCalls(ctx, req)

@@ -36,7 +36,9 @@ func (f deferredFile) Submit(ctx context.Context, r *deferred.Record) (stands de
 }
 
 func (f deferredFile) Begin(ctx context.Context, seq, epoch uint64, repeatable bool, now time.Time) error {
-	_, err := within(ctx, f, func(d sqlite.Deferred) (struct{}, error) { return struct{}{}, d.Begin(ctx, seq, epoch, repeatable, now) })
+	_, err := within(ctx, f, func(d sqlite.Deferred) (struct{}, error) {
+		return struct{}{}, d.Begin(ctx, seq, epoch, repeatable, now)
+	})
 	return err
 }
 
@@ -46,7 +48,9 @@ func (f deferredFile) End(ctx context.Context, r *deferred.Record, attempts []ca
 }
 
 func (f deferredFile) Due(ctx context.Context, now time.Time, n int, without map[deferred.Lane]bool, busy map[uint64]bool) ([]deferred.Record, time.Time, error) {
-	return within2(ctx, f, func(d sqlite.Deferred) ([]deferred.Record, time.Time, error) { return d.Due(ctx, now, n, without, busy) })
+	return within2(ctx, f, func(d sqlite.Deferred) ([]deferred.Record, time.Time, error) {
+		return d.Due(ctx, now, n, without, busy)
+	})
 }
 
 func (f deferredFile) Find(ctx context.Context, caller, id string) (deferred.Record, error) {
