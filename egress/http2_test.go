@@ -50,14 +50,14 @@ func TestHTTP2RequestHasTheBrokersFields(t *testing.T) {
 	p.Headers.Set, p.Headers.Remove = []call.Header{{Name: "X-Set", Value: "7"}}, []string{"x-debug"}
 	p.Idempotency.Enabled, p.Deadline.Header = true, "X-Remaining-Ms"
 	c := newCall(t, "POST", u.url("/"), "")
-	c.OperationID = "order-1"
+	c.Caller, c.OperationID = "spiffe://example.com/till", "order-1"
 	c.Headers = []call.Header{{Name: "x_api_key", Value: "mine"}, {Name: "x-set", Value: "9"}, {Name: "X-Debug", Value: "1"}, {Name: "X-Bytes", Value: "a\xff"}}
 	a := attempt()
 	a.TraceParent, a.Remaining = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", -time.Second
 	want(t, tr.Send(t.Context(), c, p, a), call.EvidenceAnswered, call.FailureNone)
 	got := u.seen()[0].fields
 	for name, value := range map[string]string{
-		"x-api-key": "k s3cr3t", "x-set": "7", "idempotency-key": "order-1", "x-remaining-ms": "0", "traceparent": a.TraceParent, "x-bytes": "a\xff",
+		"x-api-key": "k s3cr3t", "x-set": "7", "idempotency-key": "685a840ce5891ca9fb2ad68505824c8d9051158332da81bb16d84f27a36cc62a", "x-remaining-ms": "0", "traceparent": a.TraceParent, "x-bytes": "a\xff",
 		"content-length": "0",
 	} {
 		if !slices.Equal(got[name], []string{value}) {
