@@ -42,9 +42,8 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if service := open(info.FullMethod); service != "" {
 		return next(srv, &received{ServerStream: ss, by: a.strangers, whose: service, only: !info.IsClientStream})
 	}
-	role, ok := roleFor(info.FullMethod)
 	ctx := ss.Context()
-	number, err := a.enter(ctx, ok && role != RoleCaller)
+	number, err := a.enter(ctx, watches(info.FullMethod))
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ type setup struct {
 	store      admin.Store       // nil: there is no PolicyService
 	ledger     operation.Ledger  // nil: the memory ledger itself
 	replicas   bool              // several brokers without a shared ledger
+	deferral   bool              // there is a DeferredService
 }
 
 // running is a broker on a real port of loopback, with a client.
@@ -54,6 +55,7 @@ type running struct {
 	conn     *grpc.ClientConn
 	calls    pb.CallServiceClient
 	policies pb.PolicyServiceClient
+	deferred pb.DeferredServiceClient
 	log      *logBuffer
 	memory   *memory.Ledger
 }
@@ -102,6 +104,9 @@ func start(t testing.TB, s setup) *running {
 	if s.store != nil {
 		cfg.Services = []Service{r.policyService(t, s)}
 	}
+	if s.deferral {
+		cfg.Deferred = r.deferredService(t)
+	}
 	if s.with != nil {
 		s.with(&cfg)
 	}
@@ -115,6 +120,7 @@ func start(t testing.TB, s setup) *running {
 		}
 	})
 	r.conn = dial(t, dialer)
+	r.deferred = pb.NewDeferredServiceClient(r.conn)
 	r.calls, r.policies = pb.NewCallServiceClient(r.conn), pb.NewPolicyServiceClient(r.conn)
 	return r
 }

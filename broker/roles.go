@@ -37,6 +37,9 @@ func roleFor(method string) (Role, bool) {
 		return roleAsks, true
 	case service == pb.CallService_ServiceDesc.ServiceName:
 		return RoleCaller, true
+	case service == pb.DeferredService_ServiceDesc.ServiceName &&
+		begins(rpc, "Submit", "Get", "List", "Cancel", "Redrive", "Purge", "Watch"):
+		return RoleCaller, true
 	case service == pb.PolicyService_ServiceDesc.ServiceName && begins(rpc, "Get", "List", "Resolve", "Watch"):
 		return RoleViewer, true
 	case service == pb.PolicyService_ServiceDesc.ServiceName && begins(rpc, "Create", "Update", "Delete", "Rollback"):
@@ -47,6 +50,12 @@ func roleFor(method string) (Role, bool) {
 		return RoleOperator, true
 	}
 	return "", false
+}
+
+// watches: the RPC is a stream that ends with the broker, since by itself it never would. A stream of a caller's own call ends with that call.
+func watches(method string) bool {
+	role, ok := roleFor(method)
+	return ok && (role != RoleCaller || method == pb.DeferredService_WatchDeferredCalls_FullMethodName)
 }
 
 func begins(rpc string, words ...string) bool {

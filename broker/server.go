@@ -65,6 +65,8 @@ type ServerConfig struct {
 	TLS *tls.Config
 	// Authorities are those of client certificates; nil: none are asked for. They need TLS.
 	Authorities *Authorities
+	// Deferred keeps calls; nil: it is not served.
+	Deferred *DeferredService
 	// Services are those that administer.
 	Services []Service
 	// Apart has them served by [Server.ServeAdmin] and nowhere else; otherwise they stand beside the calls.
@@ -101,6 +103,9 @@ func newServer(calls *CallService, cfg ServerConfig, c encoding.CodecV2) *Server
 		grpc.Creds(newHandshake(cfg)),
 	}
 	toCall, toAdminister := []Service{{pb.CallService_ServiceDesc, calls}}, cfg.Services
+	if cfg.Deferred != nil {
+		toCall = append(toCall, Service{pb.DeferredService_ServiceDesc, cfg.Deferred})
+	}
 	if cfg.Apart {
 		s.admin = newEndpoint(opts, guarded, s.access, toAdminister, toCall)
 	} else {
@@ -170,4 +175,14 @@ func (s *Server) each(do func(*endpoint)) {
 		}
 	}
 	all.Wait()
+}
+
+// Knows reports whether somebody with these values of the field authorization may be anybody, on a connection that proves nothing.
+func (s *Server) Knows(authorization []string) bool {
+	ids := s.access.identities.Load()
+	if ids.open() && s.access.authorities == nil {
+		return true
+	}
+	_, err := ids.byToken(authorization)
+	return err == nil
 }

@@ -32,8 +32,8 @@ func (k *bucket) failed() {
 
 func (k *bucket) succeeded() { k.tokens = min(k.tokens+k.ratio, k.max) }
 
-func (k *bucket) withdraw() *RefusedError {
-	if !k.open() {
+func (k *bucket) withdraw(part float64) *RefusedError {
+	if !k.open(part) {
 		return &RefusedError{Reason: ReasonSpent}
 	}
 	if k.perRetry {
@@ -42,15 +42,16 @@ func (k *bucket) withdraw() *RefusedError {
 	return nil
 }
 
-// open reports whether an extra attempt may be granted. Under A6 the failure has paid already (gRPC A6: "tokens > maxTokens / 2").
-func (k *bucket) open() bool {
+// open reports whether an extra attempt may be granted to somebody who may have that part of the bucket. Under A6 the failure has paid already (gRPC A6: "tokens > maxTokens / 2").
+func (k *bucket) open(part float64) bool {
+	kept := int64(float64(k.max) * (1 - part)) // for the others
 	switch {
 	case k.closed:
 		return false
 	case k.perRetry:
-		return k.tokens >= whole
+		return k.tokens-kept >= whole
 	default:
-		return 2*k.tokens > k.max
+		return 2*k.tokens > k.max+kept
 	}
 }
 
@@ -75,7 +76,7 @@ func (k *bucket) setShare(f float64) {
 // left is how many tokens may still go before the next refusal.
 func (k *bucket) left() float64 {
 	switch {
-	case !k.open():
+	case !k.open(1):
 		return 0
 	case k.perRetry:
 		return float64(k.tokens) / whole

@@ -72,15 +72,21 @@ func (b *Budget) Succeeded(now time.Time) {
 
 // Withdraw grants a caller one extra attempt, to be sent now or later, or returns a *RefusedError. Check and take are one step.
 func (b *Budget) Withdraw(now time.Time, caller string) (Token, error) {
+	return b.WithdrawFrom(1, now, caller)
+}
+
+// WithdrawFrom is Withdraw for one who may use that part of the budget only, 0 to 1: it is refused once all extra attempts together have
+// used that much, so that the rest is left to the others.
+func (b *Budget) WithdrawFrom(part float64, now time.Time, caller string) (Token, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := b.atLocked(now)
 	token := Token{from: b}
 	var refused *RefusedError
 	if b.window != nil {
-		token.account, refused = b.window.withdraw(at, caller, b.share)
+		token.account, refused = b.window.withdraw(at, caller, b.share, part)
 	} else {
-		refused = b.bucket.withdraw()
+		refused = b.bucket.withdraw(part)
 	}
 	if refused != nil {
 		b.totals.Refused++

@@ -45,15 +45,15 @@ func (w *window) deposit(at time.Duration, caller string) {
 	r.firsts.add(w.grid.locate(at), true)
 }
 
-// withdraw checks the bound of all, then the caller's share while others contend, and takes in the same step. A caller contends
+// withdraw checks the bound of all, or of a part of it, then the caller's share while others contend, and takes in the same step. A caller contends
 // from its last first attempt, or question for an extra one, for a period: were it only who has asked before, the one who asks
 // first would find nothing left for the second.
-func (w *window) withdraw(at time.Duration, caller string, share float64) (*taken, *RefusedError) {
+func (w *window) withdraw(at time.Duration, caller string, share, part float64) (*taken, *RefusedError) {
 	now, r := w.grid.locate(at), w.open()
 	r.callers.saw(caller, at)
 	contended := w.shared() && r.callers.contended(at-w.grid.period())
 	account := r.callers.account(caller)
-	allowance := w.allowance(r.firsts.count(now, false), share)
+	allowance := part * w.allowance(r.firsts.count(now, false), share)
 	reason := Reason(0)
 	switch {
 	case !fits(r.retries.count(now, w.tie()), allowance):
@@ -62,7 +62,7 @@ func (w *window) withdraw(at time.Duration, caller string, share float64) (*take
 		reason = ReasonCallerShare
 	}
 	if reason != 0 {
-		return nil, &RefusedError{Reason: reason, RetryAfter: w.retryAfter(at, account, contended, share)}
+		return nil, &RefusedError{Reason: reason, RetryAfter: w.retryAfter(at, account, contended, share, part)}
 	}
 	if w.shared() {
 		account = r.callers.open(caller, now, w.tie())
@@ -128,7 +128,7 @@ func (w *window) callerLimit(allowance float64) float64 {
 // retryAfter is how long until enough of what was taken has left the window, with no first attempt to come, and what is outstanding
 // sent now; 0: that alone will never do. What the caller took leaves no later than what all took in the same step, so that one walk
 // answers for both bounds.
-func (w *window) retryAfter(at time.Duration, account *taken, contended bool, share float64) time.Duration {
+func (w *window) retryAfter(at time.Duration, account *taken, contended bool, share, part float64) time.Duration {
 	now, r := w.grid.locate(at), w.open()
 	all, own, firsts := r.retries.kept(now.tick), account.kept(now.tick), r.firsts.kept(now.tick)
 	for tick := now.tick - steps; tick <= now.tick; tick++ {
@@ -144,7 +144,7 @@ func (w *window) retryAfter(at time.Duration, account *taken, contended bool, sh
 		if leaves <= at {
 			continue
 		}
-		allowance := w.allowance(firsts, share)
+		allowance := part * w.allowance(firsts, share)
 		if fits(all, allowance) && (!contended || fits(own, w.callerLimit(allowance))) {
 			return leaves - at
 		}

@@ -43,11 +43,26 @@ type Call struct {
 	Deadline time.Time
 	// Before is what earlier calls under the same id left behind; the zero value: nothing.
 	Before Before
+	// Dispatch is which one this is of a deferred call; zero: the call is none.
+	Dispatch Dispatch
+	// DuplicatesAccepted: whoever submitted a deferred call would have it twice rather than not at all.
+	DuplicatesAccepted bool
 	// MayRunOn: somebody waits for a sent attempt that outlives the caller (semantics.md §3, late answers).
 	MayRunOn bool
 	// Labels go to the call's span, never to the upstream.
 	Labels map[string]string
 }
+
+// Dispatch tells dispatches of a deferred call apart: each is a call of one attempt, without the free resend (semantics.md §11).
+type Dispatch uint8
+
+// The dispatches.
+const (
+	// DispatchFirst is like the first attempt of a call.
+	DispatchFirst Dispatch = iota + 1
+	// DispatchRepeat draws a token before it begins, as a retry does, and leaves half of the budget to calls whose callers wait.
+	DispatchRepeat
+)
 
 // Before is what earlier calls under the same operation id left behind, whose id was given back.
 type Before struct {

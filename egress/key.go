@@ -9,13 +9,13 @@ import (
 	"github.com/sallyport/sallyport/policy"
 )
 
-// operationKey is what stands in the field of the idempotency contract: the operation's id as given, where callers authenticate
+// OperationKey is what stands in the field of the idempotency contract: the operation's id as given, where callers authenticate
 // themselves upstream, or not at all.
 //
 // Where the broker adds the credential, all callers are one to the upstream, and the same id of two of them would be one operation: the
 // key is then HMAC-SHA256 of the id under the caller's identity, in lower-case hex. It depends on nothing else, so that it is the same on
 // every attempt, after a restart, on every broker, and without the ledger.
-func operationKey(c *call.Call, p *policy.Effective) string {
+func OperationKey(c *call.Call, p *policy.Effective) string {
 	if !injects(c, p) {
 		return c.OperationID
 	}

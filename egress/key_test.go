@@ -65,10 +65,10 @@ func TestKeyOfASharedCredentialIsTheCallersOwn(t *testing.T) {
 		"a client certificate":         {Egress: policy.Egress{ClientCertificate: "till"}},
 	} {
 		c := &call.Call{Caller: "spiffe://example.com/till", OperationID: "order-1", Target: call.Target{Scheme: "https"}}
-		if got := operationKey(c, p); got != tills {
+		if got := OperationKey(c, p); got != tills {
 			t.Errorf("%s: the key is %q", name, got)
 		}
-		if c.Foreign = true; operationKey(c, p) != "order-1" {
+		if c.Foreign = true; OperationKey(c, p) != "order-1" {
 			t.Errorf("%s goes to another origin", name)
 		}
 	}

@@ -45,7 +45,7 @@ func (t *Transport) writeHead(h requestHead, c *call.Call, p *policy.Effective, 
 		h.Field("User-Agent", t.userAgent)
 	}
 	if own.keyed {
-		h.Field(p.Idempotency.Header, operationKey(c, p))
+		h.Field(p.Idempotency.Header, OperationKey(c, p))
 	}
 	if !c.Foreign {
 		authorize(p, c.Target.Host, func(name, value string) {

@@ -68,6 +68,9 @@ func (p *Plan) prepare(c *call.Call, effective *policy.Effective, g *guard.Guard
 	if c.MaxAttempts != 0 {
 		p.maxAttempts = min(p.maxAttempts, c.MaxAttempts)
 	}
+	if c.Dispatch != 0 {
+		p.maxAttempts = 1
+	}
 	p.effect = call.EffectNone
 	p.attempts = p.room[:0]
 	p.beside.allowed = p.hedgeable()
@@ -125,6 +128,9 @@ func (p *Plan) started(now time.Time, ev Event) Step {
 	}
 	if p.keyExpired(now) {
 		return p.final(now, call.OutcomeUnknown, call.ReasonKeyExpired)
+	}
+	if p.asked.Dispatch == call.DispatchRepeat {
+		return Step{Kind: StepWithdraw}
 	}
 	return p.admit(now)
 }
@@ -207,6 +213,9 @@ func (p *Plan) refused(now time.Time, ev Event) Step {
 	p.retryAfter, p.forced = ev.RetryAfter, ev.Forced
 	switch ev.Reason {
 	case call.ReasonBudgetExhausted:
+		if len(p.attempts) == 0 {
+			return p.final(now, call.OutcomeBudgetExhausted, ev.Reason)
+		}
 		return p.stop(now, call.OutcomeBudgetExhausted, ev.Reason)
 	case call.ReasonBreakerOpen:
 		return p.final(now, call.OutcomeBreakerOpen, ev.Reason)
@@ -321,7 +330,7 @@ func (p *Plan) judge(now time.Time, ev Event, a *call.Attempt) Step {
 	if r.TimedOut && a.Clipped {
 		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
 	}
-	if r.Evidence == call.EvidenceNotSent && r.Reused && !p.freeSpent {
+	if r.Evidence == call.EvidenceNotSent && r.Reused && !p.freeSpent && p.asked.Dispatch == 0 {
 		// The keep-alive race: the server closed the idle connection before a byte was written. It costs nothing, once per call.
 		p.freeSpent, p.free, p.told.failure = true, true, false
 		if now.Before(p.beside.notBefore) {
@@ -397,6 +406,9 @@ func (p *Plan) again(now time.Time, reason call.Reason, wait time.Duration) Step
 
 // granted carries the planned repeat out: what it costs has been paid.
 func (p *Plan) granted(now time.Time) Step {
+	if len(p.attempts) == 0 {
+		return p.admit(now) // the first attempt of a dispatch that repeats
+	}
 	p.decide(p.planned)
 	if p.planned.Wait == 0 {
 		return p.admit(now)

@@ -44,6 +44,8 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 	step := r.plan.Next(now, Event{Kind: EventStarted, Gone: ctx.Err() != nil})
 	for {
 		switch step.Kind {
+		case StepWithdraw:
+			step = r.next(ctx, r.mayRepeat(ctx))
 		case StepAdmit:
 			ev := r.admit(ctx)
 			step = r.next(ctx, ev)
@@ -155,9 +157,16 @@ func (r *run) move(now time.Time) {
 	r.origin, r.first = next, true
 }
 
+// deferredPart is the part of a retry budget that repeats of deferred calls may use: calls whose callers wait come first.
+const deferredPart = 0.5
+
 // withdraw asks the retry budget for a token.
 func (r *run) withdraw(ctx context.Context, now time.Time) *budget.RefusedError {
-	token, err := r.origin.budget.Withdraw(now, r.plan.call.Caller)
+	part := 1.0
+	if r.plan.asked.Dispatch == call.DispatchRepeat {
+		part = deferredPart
+	}
+	token, err := r.origin.budget.WithdrawFrom(part, now, r.plan.call.Caller)
 	if refused, ok := errors.AsType[*budget.RefusedError](err); ok {
 		r.notice(ctx, Notice{What: WhatTokenRefused, Token: refused.Reason})
 		return refused
@@ -260,13 +269,13 @@ func queue(ctx context.Context, w *bulkhead.Waiter) (bulkhead.Slot, error) {
 func (r *run) send(ctx context.Context, step *Step) Step {
 	r.attempt = *step.Attempt
 	a := &r.attempt
-	if r.first {
-		r.first = false
+	if r.first && r.plan.asked.Dispatch != call.DispatchRepeat {
 		r.origin.budget.Deposit(a.Start, r.plan.call.Caller)
 		if h := r.origin.hedging; h != nil {
 			h.allowance.Deposit(a.Start, r.plan.call.Caller)
 		}
 	}
+	r.first = false
 	r.tokens.spend(a.Start)
 	r.observer.AttemptStarted(ctx, r.plan.call, a)
 	r.plan.traced(a)

@@ -3,60 +3,21 @@ package operation
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/call/archive"
 )
 
 // details are what a record keeps of a final that no ledger reads. The stored form outlives programs: names here are added, never changed.
 type details struct {
-	Policy    string        `json:"policy,omitempty"`
-	Detail    string        `json:"detail,omitempty"`
-	Next      call.NextStep `json:"next,omitempty"`
-	RetrySafe bool          `json:"retry_safe,omitempty"`
-	Attempts  []attempt     `json:"attempts,omitempty"`
-	Head      *head         `json:"head,omitempty"`
+	Policy    string            `json:"policy,omitempty"`
+	Detail    string            `json:"detail,omitempty"`
+	Next      call.NextStep     `json:"next,omitempty"`
+	RetrySafe bool              `json:"retry_safe,omitempty"`
+	Attempts  []archive.Attempt `json:"attempts,omitempty"`
+	Head      *archive.Head     `json:"head,omitempty"`
 	// Probes tell what status probes found, the oldest first.
 	Probes []Finding `json:"probes,omitempty"`
-}
-
-// head is an answer but for its body.
-type head struct {
-	Headers  []field `json:"headers,omitempty"`
-	Trailers []field `json:"trailers,omitempty"`
-	Protocol string  `json:"protocol,omitempty"`
-}
-
-// field is a header. Bytes, since a value need not be UTF-8 and JSON can carry nothing else.
-type field struct {
-	Name  string `json:"n"`
-	Value []byte `json:"v"`
-}
-
-// attempt is a [call.Attempt] whose answer stands elsewhere.
-type attempt struct {
-	Number    uint32        `json:"number"`
-	Kind      call.Kind     `json:"kind"`
-	Origin    string        `json:"origin"`
-	Start     time.Time     `json:"start"`
-	Offset    time.Duration `json:"offset"`
-	Waited    time.Duration `json:"waited,omitempty"`
-	Queued    time.Duration `json:"queued,omitempty"`
-	Timeout   time.Duration `json:"timeout"`
-	Duration  time.Duration `json:"duration"`
-	TraceID   string        `json:"trace_id,omitempty"`
-	SpanID    string        `json:"span_id,omitempty"`
-	Evidence  call.Evidence `json:"evidence"`
-	Failure   call.Failure  `json:"failure,omitempty"`
-	TimedOut  bool          `json:"timed_out,omitempty"`
-	Detail    string        `json:"detail,omitempty"`
-	Status    int           `json:"status,omitempty"`
-	Remote    string        `json:"remote,omitempty"`
-	Protocol  string        `json:"protocol,omitempty"`
-	Reused    bool          `json:"reused,omitempty"`
-	Verdict   call.Verdict  `json:"verdict,omitempty"`
-	Reason    call.Reason   `json:"reason,omitempty"`
-	RetryWait time.Duration `json:"wait,omitempty"`
 }
 
 // mostBody is the size in bytes of the largest body that is kept; of a larger one status and head are.
@@ -64,33 +25,11 @@ const mostBody = 1 << 20
 
 // detailsOf is what a final leaves behind.
 func detailsOf(f *call.Final, policy string, probes []Finding) details {
-	d := details{Policy: policy, Detail: f.Detail, Next: f.Next, RetrySafe: f.RetrySafe, Probes: probes}
-	for i := range f.Attempts {
-		a := &f.Attempts[i]
-		r := &a.Result
-		d.Attempts = append(d.Attempts, attempt{
-			Number: a.Number, Kind: a.Kind, Origin: a.Origin, Start: a.Start.UTC(), Offset: a.Offset, Waited: a.Waited, Queued: a.Queued,
-			Timeout: a.Timeout, Duration: a.Duration, TraceID: a.TraceID, SpanID: a.SpanID,
-			Evidence: r.Evidence, Failure: r.Failure, TimedOut: r.TimedOut, Detail: r.Detail, Status: r.Status,
-			Remote: r.RemoteAddress, Protocol: r.Protocol, Reused: r.Reused,
-			Verdict: a.Decision.Verdict, Reason: a.Decision.Reason, RetryWait: a.Decision.Wait,
-		})
-	}
-	if r := f.Response; r != nil {
-		d.Head = &head{Headers: fieldsOf(r.Headers), Trailers: fieldsOf(r.Trailers), Protocol: r.Protocol}
+	d := details{Policy: policy, Detail: f.Detail, Next: f.Next, RetrySafe: f.RetrySafe, Attempts: archive.AttemptsOf(f.Attempts), Probes: probes}
+	if f.Response != nil {
+		d.Head = archive.HeadOf(f.Response)
 	}
 	return d
-}
-
-// fieldsOf leaves cookies out: they are credentials, for the one who got them (RFC 6265 §4.1).
-func fieldsOf(headers []call.Header) []field {
-	var fields []field
-	for _, h := range headers {
-		if !call.SameField(h.Name, "Set-Cookie") {
-			fields = append(fields, field{h.Name, []byte(h.Value)})
-		}
-	}
-	return fields
 }
 
 func (d *details) encode() ([]byte, error) {
@@ -127,24 +66,6 @@ func (r *Record) details() (details, error) {
 	return d, nil
 }
 
-// attempts are those of the details as they were.
-func (d *details) attempts() []call.Attempt {
-	var all []call.Attempt
-	for i := range d.Attempts {
-		a := &d.Attempts[i]
-		all = append(all, call.Attempt{
-			Number: a.Number, Kind: a.Kind, Origin: a.Origin, Start: a.Start, Offset: a.Offset, Waited: a.Waited, Queued: a.Queued,
-			Timeout: a.Timeout, Duration: a.Duration, TraceID: a.TraceID, SpanID: a.SpanID,
-			Result: call.Result{
-				Evidence: a.Evidence, Failure: a.Failure, TimedOut: a.TimedOut, Detail: a.Detail, Status: a.Status,
-				RemoteAddress: a.Remote, Protocol: a.Protocol, Reused: a.Reused,
-			},
-			Decision: call.Decision{Verdict: a.Verdict, Reason: a.Reason, Wait: a.RetryWait},
-		})
-	}
-	return all
-}
-
 // Known is what a record tells of its call.
 type Known struct {
 	Attempts  []call.Attempt
@@ -162,7 +83,7 @@ func (r *Record) Known() (Known, error) {
 	if err != nil {
 		return Known{}, err
 	}
-	return Known{d.attempts(), r.response(&d), d.Detail, d.Next, d.RetrySafe, d.Policy, d.Probes}, nil
+	return Known{archive.Attempts(d.Attempts), r.response(&d), d.Detail, d.Next, d.RetrySafe, d.Policy, d.Probes}, nil
 }
 
 // response is the answer that a record keeps; nil without one.
@@ -172,17 +93,9 @@ func (r *Record) response(d *details) *call.Response {
 	}
 	answer := &call.Response{Status: r.Status, Body: r.Body, BodyOmitted: int64(len(r.Body)) < r.BodyBytes}
 	if d.Head != nil {
-		answer.Headers, answer.Trailers, answer.Protocol = headersOf(d.Head.Headers), headersOf(d.Head.Trailers), d.Head.Protocol
+		d.Head.Put(answer)
 	}
 	return answer
-}
-
-func headersOf(fields []field) []call.Header {
-	var headers []call.Header
-	for _, f := range fields {
-		headers = append(headers, call.Header{Name: f.Name, Value: string(f.Value)})
-	}
-	return headers
 }
 
 // Request is what a status probe needs of the call that led.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/call/archive"
 )
 
 const (
@@ -321,5 +322,5 @@ func (r *Record) answer(d *details, a *call.Response) {
 	if r.BodyBytes <= mostBody {
 		r.Body = a.Body
 	}
-	d.Head = &head{Headers: fieldsOf(a.Headers), Trailers: fieldsOf(a.Trailers), Protocol: a.Protocol}
+	d.Head = archive.HeadOf(a)
 }

@@ -42,7 +42,8 @@ type Cursor struct {
 type Keeper interface {
 	// Settle ends what an owner other than this one was leading when it ended, at that time: an operation that must not be repeated is
 	// UNKNOWN (outcome, effect and what is told: UNKNOWN, REASON_NOT_REPEATABLE; where its caller had got an outcome already, that stays
-	// with its effect and reason), any other is FINISHED and its id free, its effect unknown. It returns how many there were.
+	// with its effect and reason), any other is FINISHED and its id free, its effect unknown. Those of deferred calls are left alone. It returns
+	// how many there were.
 	Settle(ctx context.Context, owner string, now time.Time) (int, error)
 	// Prune drops what has outlived its time: bodies, details of finished operations, records; bodies also when all of them together
 	// are more than mostBodyBytes, the oldest UpdateTime first. It does a bounded piece of that at a time and tells whether more is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/call/archive"
 )
 
 // Operations decides for every call with an operation id whether it is sent, joins, or is told what is known. It is safe for
@@ -122,6 +123,8 @@ type Answer struct {
 	Policy string
 	// Replayed: another call was sent, this one was not.
 	Replayed bool
+	// Deferred is the id of the deferred call that has the operation, with OUTCOME_DEFERRED; "" otherwise.
+	Deferred string
 }
 
 // UnavailableError says that the ledger cannot be used, and that nothing was sent.
@@ -247,10 +250,12 @@ func (o *Operations) lead(ctx context.Context, e *entry, a *Ask) (Answer, error)
 // told answers from a record that stands.
 func (o *Operations) told(ctx context.Context, r *Record, a *Ask, fingerprint Fingerprint) (Answer, error) {
 	switch {
-	case r.State == StateRunning:
+	case r.State == StateRunning && r.Deferred == "":
 		return Answer{}, &UnavailableError{errForeign}
 	case r.Fingerprint != fingerprint:
 		return o.conflict(ctx, a), nil
+	case r.State == StateRunning:
+		return o.handedOver(ctx, r, a), nil
 	}
 	answer, err := replay(r)
 	if err != nil {
@@ -269,12 +274,23 @@ func replay(r *Record) (Answer, error) {
 	}
 	f := call.Final{
 		Outcome: r.Told.Outcome, Effect: r.Effect, Reason: r.Told.Reason, Detail: d.Detail,
-		Response: r.response(&d), Attempts: d.attempts(), RetrySafe: d.RetrySafe, Next: d.Next, FirstSend: r.FirstSend,
+		Response: r.response(&d), Attempts: archive.Attempts(d.Attempts), RetrySafe: d.RetrySafe, Next: d.Next, FirstSend: r.FirstSend,
 	}
 	if f.Outcome == call.OutcomeSuccess {
 		f.Next = call.NextStepDone // also where its caller was gone when the answer came
 	}
 	return Answer{Final: f, Policy: d.Policy, Replayed: true}, nil
+}
+
+// handedOver: a deferred call has the id, and is not over.
+func (o *Operations) handedOver(ctx context.Context, r *Record, a *Ask) Answer {
+	o.cfg.Observer.Asked(ctx, Joined)
+	return Answer{Policy: a.Policy, Replayed: true, Deferred: r.Deferred, Final: call.Final{
+		Outcome: call.OutcomeDeferred, Effect: call.EffectUnknown, Reason: call.ReasonDeferred,
+		Detail:    "a deferred call has this operation id and is not over; it goes on",
+		RetrySafe: !a.MustNotRepeat, Next: call.NextStepWait,
+		OperationID: a.Call.OperationID, Elapsed: time.Since(a.Call.Arrived),
+	}}
 }
 
 // conflict: the id was used for another payload.

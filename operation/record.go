@@ -42,6 +42,9 @@ type Record struct {
 	// Fingerprint of the call that leads it; zero: the id is free.
 	Fingerprint Fingerprint
 	State       State
+	// Deferred is the id of the deferred call that has the id, or had it last; "" for a direct call's. While that call waits the record is
+	// RUNNING, and no start of the broker settles it.
+	Deferred string
 	// MustNotRepeat: what may have been sent is not sent again under this id.
 	MustNotRepeat bool
 

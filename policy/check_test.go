@@ -131,7 +131,7 @@ func TestNotInForceNamesWhatIsSetAndNotBuilt(t *testing.T) {
 	other.Deferred.Backoff.Base = new(time.Second)
 	other.HandOver.OnBreakerOpen = new(true)
 	want := []string{
-		"deferred", "hand_over",
+		"hand_over",
 	}
 	if got := policy.NotInForce([]policy.Rule{loud, other}); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

@@ -14,7 +14,8 @@ const (
 	RepeatNever Repeatability = iota
 	// RepeatByKey says that the upstream honours the operation's key, within key_ttl.
 	RepeatByKey
-	// RepeatAlways says that it may be repeated: by its method, or by the word of a trusted caller.
+	// RepeatAlways says that it may be repeated: by its method, or by the word of a trusted caller, or since
+	// duplicates are accepted.
 	RepeatAlways
 )
 
@@ -35,7 +36,7 @@ func (e *Effective) Repeatability(c *call.Call) Repeatability {
 	switch {
 	case c.RepeatSafety == call.RepeatSafetyNever:
 		return RepeatNever
-	case slices.Contains(e.Retry.IdempotentMethods, c.Method),
+	case slices.Contains(e.Retry.IdempotentMethods, c.Method), c.DuplicatesAccepted,
 		c.RepeatSafety == call.RepeatSafetyIdempotent && e.Retry.TrustCallers:
 		return RepeatAlways
 	case e.Keyed(c):

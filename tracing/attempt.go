@@ -25,6 +25,7 @@ const (
 	keyDecision = attribute.Key("sallyport.decision")
 	keyReason   = attribute.Key("sallyport.reason")
 	keyKind     = attribute.Key("sallyport.attempt.kind")
+	keyDeferred = attribute.Key("sallyport.deferred_call")
 	keyBreaker  = attribute.Key("sallyport.breaker.state")
 	keyBudget   = attribute.Key("sallyport.budget.left")
 	keyFound    = attribute.Key("sallyport.operation.found")

@@ -16,6 +16,9 @@ import (
 // rpcName is the name of a call's span (OTel semantic conventions for RPC: package.service/method).
 const rpcName = "sallyport.v1.CallService/Call"
 
+// dispatchName is the name of the span of a dispatch of a deferred call.
+const dispatchName = "sallyport dispatch"
+
 func rpcAttributes() []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("rpc.system.name", "grpc"),

@@ -61,16 +61,26 @@ type liveAttempt struct {
 // Begin places a call: under the caller's span when traceparent is valid, else at the root of a new trace. An invalid one never
 // fails a call (Trace Context §4.3). The context it returns is the one to make the call with.
 func (o *Observer) Begin(ctx context.Context, traceparent, tracestate string) (context.Context, *Call) {
-	above := parentOf(traceparent, tracestate)
+	return o.begin(ctx, parentOf(traceparent, tracestate), rpcName, trace.SpanKindServer, rpcAttributes)
+}
+
+// BeginDispatch places a dispatch of the deferred call of that name, at the root of a trace of its own: its submission may be days ago.
+func (o *Observer) BeginDispatch(ctx context.Context, name string) (context.Context, *Call) {
+	return o.begin(ctx, context.Background(), dispatchName, trace.SpanKindInternal, func() []attribute.KeyValue {
+		return []attribute.KeyValue{keyDeferred.String(text(name))}
+	})
+}
+
+func (o *Observer) begin(ctx, above context.Context, name string, kind trace.SpanKind, attributes func() []attribute.KeyValue) (context.Context, *Call) {
 	c := &Call{meter: o.meter}
 	c.live = c.first[:0]
 	if o.tracer == nil {
 		c.place.at = placeOf(trace.SpanContextFromContext(above))
 	} else {
-		_, span := o.tracer.Start(above, rpcName, trace.WithSpanKind(trace.SpanKindServer))
+		_, span := o.tracer.Start(above, name, trace.WithSpanKind(kind))
 		c.place.at = span.SpanContext()
 		if span.IsRecording() { // else every sampler would say of the attempts what it said of their call, and nothing is built for them
-			span.SetAttributes(rpcAttributes()...)
+			span.SetAttributes(attributes()...)
 			c.span = span
 		}
 	}

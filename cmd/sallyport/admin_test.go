@@ -38,7 +38,11 @@ func rolesOf() map[string]string {
 		all["grpc.reflection."+version+".ServerReflection/ServerReflectionInfo"] = ""
 	}
 	for role, rpcs := range map[string][]string{
-		"caller":             {"CallService/Call", "CallService/StreamCall", "CallService/FanOut"},
+		"caller": {
+			"CallService/Call", "CallService/StreamCall", "CallService/FanOut", "DeferredService/SubmitDeferredCall", "DeferredService/GetDeferredCall",
+			"DeferredService/ListDeferredCalls", "DeferredService/CancelDeferredCall", "DeferredService/RedriveDeferredCalls",
+			"DeferredService/PurgeDeferredCalls", "DeferredService/WatchDeferredCalls",
+		},
 		"caller or operator": {"CallService/GetOperation", "CallService/ListOperations", "CallService/ReconcileOperation"},
 		"viewer": {
 			"PolicyService/GetPolicy", "PolicyService/ListPolicies", "PolicyService/ResolvePolicy", "PolicyService/ListPolicyRevisions", "PolicyService/WatchPolicies",
@@ -110,7 +114,11 @@ func registered(t *testing.T, conn *grpc.ClientConn) (rpcs []string) {
 // firstWord asks an RPC of any shape with an empty message and gives how it begins.
 func firstWord(t *testing.T, conn *grpc.ClientConn, token, rpc string) (code codes.Code, reason string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	patience := 10 * time.Second
+	if strings.HasSuffix(rpc, "/WatchDeferredCalls") { // says nothing until something changes
+		patience = time.Second
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)

@@ -6,22 +6,26 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/sallyport/sallyport/broker"
 )
 
-// The limits of the HTTP port: its requests are small and its answers immediate.
+// The limits of the HTTP port. What REST makes of them stands in package broker.
 const (
 	httpHeaderTimeout = 5 * time.Second
 	httpTimeout       = 10 * time.Second
 	httpIdleTimeout   = time.Minute
 	httpMaxHeader     = 16 << 10
-	httpMaxConns      = 256
+	httpMaxConns      = 1024
+	// httpLastWords is how long answers have to leave once the broker has ended.
+	httpLastWords = time.Second
 )
 
-// newHTTP makes the server of the HTTP port: is the process alive, should it get calls, and what does it count. tlsConfig nil means
+// newHTTP makes the server of the HTTP port: is the process alive, should it get calls, what does it count, and REST. tlsConfig nil means
 // cleartext.
-func newHTTP(draining func() bool, metrics http.Handler, tlsConfig *tls.Config, log *slog.Logger) *http.Server {
+func newHTTP(draining func() bool, metrics, rest http.Handler, tlsConfig *tls.Config, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           paths(draining, metrics),
+		Handler:           paths(draining, metrics, rest),
 		TLSConfig:         tlsConfig.Clone(), // the server adds its protocols to it
 		ReadHeaderTimeout: httpHeaderTimeout,
 		ReadTimeout:       httpTimeout,
@@ -33,7 +37,7 @@ func newHTTP(draining func() bool, metrics http.Handler, tlsConfig *tls.Config, 
 }
 
 // paths is a plain switch: a mux would clean paths and answer a redirect where nothing is.
-func paths(draining func() bool, metrics http.Handler) http.HandlerFunc {
+func paths(draining func() bool, metrics, rest http.Handler) http.HandlerFunc {
 	answer := func(w http.ResponseWriter, status int, text string) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -43,6 +47,8 @@ func paths(draining func() bool, metrics http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		known := r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || r.URL.Path == "/metrics"
 		switch {
+		case broker.IsREST(r.URL.Path):
+			rest.ServeHTTP(w, r)
 		case !known:
 			answer(w, http.StatusNotFound, "not found")
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:

@@ -8,13 +8,16 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"github.com/sallyport/sallyport/admin"
 	"github.com/sallyport/sallyport/broker"
+	"github.com/sallyport/sallyport/deferred"
 	"github.com/sallyport/sallyport/egress"
 	"github.com/sallyport/sallyport/egress/guard"
 	"github.com/sallyport/sallyport/engine"
@@ -49,6 +52,9 @@ type node struct {
 	sweeps    *sweeper
 	store     *sqlite.Store
 	engine    *engine.Engine
+	inside    *broker.Inside        // for REST
+	client    *grpc.ClientConn      // of inside
+	deferred  *deferred.Queue       // nil as ledger
 	ledger    *ledgerFile           // nil where several brokers serve the same callers
 	asked     *operation.Operations // nil as ledger
 	breakers  *admin.Breakers
@@ -89,7 +95,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	n := &node{
 		grpc: ls.grpc.Addr(), http: ls.http.Addr(), observer: in.observer,
 		transport: egress.New(egress.Config{Guard: g, UserAgent: "sallyport/" + programVersion()}),
-		failed:    make(chan error, 3),
+		failed:    make(chan error, 4),
 		state:     state,
 		files:     newReloader(sources.all()...),
 		sweeps:    newSweeper(origins.Sweep),
@@ -112,14 +118,20 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 		BrokerID: state.String(), Log: log, AccessLog: s.AccessLog, Limits: s.Limits,
 	}, table)
 	in.rules.all.Enforce(n.enforcing(calls))
+	n.deferred = newQueue(n.ledger, calls, log)
 	n.server = broker.NewServer(calls, broker.ServerConfig{ //nolint:contextcheck // its handlers take the context of their stream
 		Identities: in.identities, TLS: in.certificate.config(), Authorities: in.authorities, Log: log, Apart: ls.admin != nil,
+		Deferred: broker.NewDeferredService(calls, n.deferred),
 		Services: []broker.Service{
 			{Desc: pb.PolicyService_ServiceDesc, Impl: broker.NewPolicyService(in.rules.all, store, calls.Table)},
 			{Desc: pb.OriginService_ServiceDesc, Impl: broker.NewOriginService(origins, breakers)},
 		},
 	})
-	n.health = newHTTP(n.server.Draining, n.observer.Scrape(log), in.certificate.config(), log)
+	rest, err := n.rest(s, ls.http)
+	if err != nil {
+		return nil, failure(errors.Join(ls.closing(err), n.ledger.Close(), store.Close(), state.close())) //nolint:contextcheck // as above
+	}
+	n.health = newHTTP(n.server.Draining, n.observer.Scrape(log), rest, in.certificate.config(), log)
 	told := reloadLog{log, n.observer.Reloaded}
 	sources.rules.reload = func() { in.rules.reload(told) } //nolint:contextcheck // a reload outlives the start
 	sources.tokens.reload = func() { reloadTokens(s, n.server, told) }
@@ -128,6 +140,9 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	n.watch(s, origins)
 	announce(s, n, in.rules.all.Rules(), state, log)
 	n.serve(ls)
+	if n.deferred != nil {
+		n.deferred.Run() //nolint:contextcheck // its attempts outlive the start
+	}
 	go n.files.run()
 	go n.sweeps.run()
 	go n.lastGood.run()
@@ -138,6 +153,12 @@ func (n *node) serve(ls *listeners) {
 	n.serving.Go(func() error {
 		if err := n.server.Serve(ls.grpc); err != nil {
 			n.failed <- fmt.Errorf("gRPC listener: %w", err)
+		}
+		return nil
+	})
+	n.serving.Go(func() error {
+		if err := n.server.Serve(n.inside); err != nil {
+			n.failed <- fmt.Errorf("listener within the process: %w", err)
 		}
 		return nil
 	})
@@ -177,8 +198,13 @@ func (n *node) enforcing(calls *broker.CallService) func(*policy.Table, []policy
 func (n *node) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(n.longest.Load())+drainGrace)
 	defer cancel()
+	var attempts sync.WaitGroup
+	if n.deferred != nil {
+		attempts.Go(func() { n.deferred.Close(ctx) })
+	}
 	n.server.Drain(ctx) // first of all: from now on no call is taken
-	n.engine.Wait(ctx)  // for answers that their callers did not wait for
+	attempts.Wait()
+	n.engine.Wait(ctx) // for answers that their callers did not wait for
 	lastWrites, cancelWrites := context.WithTimeout(context.WithoutCancel(ctx), drainGrace)
 	defer cancelWrites()
 	if n.asked != nil {
@@ -188,8 +214,8 @@ func (n *node) stop(ctx context.Context) error {
 	n.sweeps.close()
 	n.lastGood.close()
 	n.breakers.Close()
-	err := n.health.Close() // to the last moment it told that the broker drains
-	_ = n.serving.Wait()    // they report through failed
+	err := n.closeHTTP(lastWrites) // to the last moment it told that the broker drains
+	_ = n.serving.Wait()           // they report through failed
 	n.transport.Close()
 	if err := n.observer.Close(ctx); err != nil {
 		n.log.Warn("the last spans were not exported", "error", err)

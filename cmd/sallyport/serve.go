@@ -20,7 +20,7 @@ func newServe() *cobra.Command {
 		Short: "Run the broker",
 		Long: `Run the broker until SIGTERM or SIGINT.
 
-No flag is needed: gRPC on 127.0.0.1:7400, HTTP (/healthz, /readyz, /metrics) on 127.0.0.1:7480, state in ./sallyport-data.
+No flag is needed: gRPC on 127.0.0.1:7400, HTTP (REST, /healthz, /readyz, /metrics) on 127.0.0.1:7480, state in ./sallyport-data.
 Settings come from these flags, else from SALLYPORT_* (SALLYPORT_GRPC, SALLYPORT_TLS_CERT …), else from --config.
 
 Off loopback the broker wants TLS, and tokens or --client-ca; or --insecure. A unix socket belongs to the user who runs the broker.

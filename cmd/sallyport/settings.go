@@ -35,6 +35,8 @@ type settings struct {
 	SocketMode fs.FileMode
 	// Dev opens loopback destinations, Insecure listens off loopback without TLS or tokens.
 	Dev, Insecure bool
+	// PlainREST serves the paths of a plain retry service off loopback too.
+	PlainREST bool
 	// AccessLog writes a line for every finished call.
 	AccessLog bool
 	// Limits bound all calls together.
@@ -61,7 +63,7 @@ func settingKinds() map[string]kind {
 		"grpc": kindText, "http": kindText, "data": kindText, "policies": kindText, "tokens": kindText, "secrets": kindText,
 		"tls-cert": kindText, "tls-key": kindText, "dev": kindSwitch, "insecure": kindSwitch, "allow-special": kindList,
 		"client-ca": kindText, "admin": kindText, "socket-mode": kindText, "access-log": kindSwitch, "max-calls": kindNumber, "max-bytes": kindNumber,
-		"replicas": kindNumber,
+		"replicas": kindNumber, "plain-rest": kindSwitch,
 	}
 }
 
@@ -77,7 +79,7 @@ func settingFlags(f *pflag.FlagSet) {
 	d := defaultSettings()
 	f.String("config", "", "YAML file with these settings by their names; flags and SALLYPORT_* win over it")
 	f.String("grpc", fmt.Sprint(d["grpc"]), "address of the gRPC listener: host:port or unix:/path")
-	f.String("http", fmt.Sprint(d["http"]), "address of the HTTP listener: /healthz, /readyz, /metrics")
+	f.String("http", fmt.Sprint(d["http"]), "address of the HTTP listener: REST, /healthz, /readyz, /metrics")
 	f.String("admin", "", "address of a listener for the services that administer: host:port or unix:/path; without it they are on --grpc")
 	f.String("data", fmt.Sprint(d["data"]), "directory of the broker's state")
 	f.String("policies", "", "policy file, YAML or JSON")
@@ -89,6 +91,7 @@ func settingFlags(f *pflag.FlagSet) {
 	f.String("socket-mode", fmt.Sprint(d["socket-mode"]), "mode of unix sockets, octal; others than the owner need --tokens")
 	f.Bool("dev", false, "let calls go to loopback addresses, on any port")
 	f.Bool("insecure", false, "listen off loopback without TLS, or without tokens and client certificates")
+	f.Bool("plain-rest", false, "serve POST /request and GET /requests off loopback too")
 	f.Bool("access-log", false, "log a line for every finished call")
 	f.String("max-calls", fmt.Sprint(d["max-calls"]), "calls in flight at once, in all; more are refused")
 	f.String("max-bytes", fmt.Sprint(d["max-bytes"]), "bytes that the bodies of all calls may hold; takes KiB, MiB, GiB")
@@ -118,7 +121,7 @@ func loadSettings(flags *pflag.FlagSet, environ []string) (*settings, error) {
 		GRPC: k.String("grpc"), HTTP: k.String("http"), Admin: k.String("admin"), Data: k.String("data"),
 		Policies: k.String("policies"), Tokens: k.String("tokens"), Secrets: k.String("secrets"),
 		TLSCert: k.String("tls-cert"), TLSKey: k.String("tls-key"), ClientCA: k.String("client-ca"),
-		Dev: k.Bool("dev"), Insecure: k.Bool("insecure"), AccessLog: k.Bool("access-log"),
+		Dev: k.Bool("dev"), Insecure: k.Bool("insecure"), PlainREST: k.Bool("plain-rest"), AccessLog: k.Bool("access-log"),
 	}
 	var err error
 	if s.Limits.MaxCalls, err = parseCount(k.String("max-calls")); err != nil {

@@ -147,7 +147,7 @@ func (l *Ledger) Settle(ctx context.Context, owner string, now time.Time) (int, 
 	defer l.mu.Unlock()
 	settled := 0
 	for _, r := range l.records {
-		if r.State != operation.StateRunning || r.Owner == owner {
+		if r.State != operation.StateRunning || r.Owner == owner || r.Deferred != "" {
 			continue
 		}
 		settled++

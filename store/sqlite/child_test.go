@@ -28,6 +28,10 @@ func child(role, path string) int {
 		err = writeForEver(ctx, path)
 	case "ledger":
 		err = ledgerForEver(ctx, path)
+	case "deferred":
+		err = deferForEver(ctx, path)
+	case "open ledger":
+		err = openLedgerOnce(ctx, path)
 	case "lock":
 		err = hold(ctx, path, "BEGIN EXCLUSIVE")
 	case "lock all":

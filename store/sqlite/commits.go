@@ -29,11 +29,14 @@ var errClosed = errors.New("closed")
 type commits struct {
 	ledger *Ledger
 	table  statements
+	calls  callTable
 
 	queue   chan *commit
 	waiting atomic.Int64 // bytes in queue
 	most    int64        // of waiting
 	bodies  int64        // bytes of all bodies that are kept, before they were sealed; run alone changes it
+	change  int64        // the last change of a deferred call, and seq the last of them; run alone changes them
+	seq     int64
 	stop    context.CancelFunc
 	ended   chan struct{} // closed by run
 }
@@ -53,8 +56,10 @@ type commit struct {
 type batch struct {
 	statements
 
-	tx     *sql.Tx
-	bodies int64 // bytes of all bodies that are kept, now
+	tx        *sql.Tx
+	committer *commits
+	bodies    int64      // bytes of all bodies that are kept, now
+	call      *callBatch // what is done to deferred calls; nil: nothing
 }
 
 // statements are what works need.
@@ -82,6 +87,14 @@ func newCommits(ctx context.Context, l *Ledger) (*commits, error) {
 		if err != nil {
 			return nil, err //nolint:wrapcheck // explained by OpenLedger
 		}
+	}
+	if err := errors.Join(prepareAll(ctx, l.writer, c.calls.reads()), prepareAll(ctx, l.writer, c.calls.writes())); err != nil {
+		return nil, err
+	}
+	err = l.writer.QueryRowContext(ctx, `SELECT last, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'calls'), 0) FROM changes`).
+		Scan(&c.change, &c.seq)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // explained by OpenLedger
 	}
 	// From the index alone; bodies are few, since they are kept for a short time.
 	err = l.writer.QueryRowContext(ctx, "SELECT coalesce(sum(kept), 0) FROM operations INDEXED BY operations_bodies WHERE kept > 0").
@@ -191,7 +204,7 @@ func answerAll(all []*commit, err error) {
 
 // transact does all of them in one transaction; began tells whether that came to be.
 func (c *commits) transact(ctx context.Context, all []*commit) (began bool, err error) {
-	b := &batch{bodies: c.bodies}
+	b := &batch{committer: c, bodies: c.bodies}
 	err = transact(ctx, c.ledger.writer, func(tx *sql.Tx) error {
 		began = true
 		// The statements watch no context, which would cost each a goroutine. The transaction does.
@@ -206,11 +219,17 @@ func (c *commits) transact(ctx context.Context, all []*commit) (began bool, err 
 				return one.answer
 			}
 		}
-		return nil
+		if b.call == nil {
+			return nil
+		}
+		return b.call.flush(ctx)
 	})
 	switch {
 	case err == nil:
 		c.bodies = b.bodies
+		if b.call != nil {
+			c.change, c.seq = b.call.change, b.call.seq
+		}
 	case ctx.Err() != nil:
 		err = errClosed
 	}
@@ -219,7 +238,7 @@ func (c *commits) transact(ctx context.Context, all []*commit) (began bool, err 
 
 // isAnswer: it came of what was read before anything was written, so the transaction can go on.
 func isAnswer(err error) bool {
-	return errors.Is(err, operation.ErrSuperseded) || errors.Is(err, ErrDamaged)
+	return errors.Is(err, operation.ErrSuperseded) || errors.Is(err, ErrDamaged) || isDeferredAnswer(err)
 }
 
 // in are the statements within a transaction, which closes them.

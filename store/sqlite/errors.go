@@ -53,7 +53,7 @@ var fixes = []struct {
 func (s *file) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, admin.ErrChanged), errors.Is(err, admin.ErrNotFound),
-		errors.Is(err, operation.ErrNotFound), errors.Is(err, operation.ErrSuperseded):
+		errors.Is(err, operation.ErrNotFound), errors.Is(err, operation.ErrSuperseded), isDeferredAnswer(err):
 		return err
 	case ctx.Err() != nil:
 		// SQLite was interrupted, or the pool gave up; what they say of it differs.

@@ -73,3 +73,9 @@ func (s *file) Settings(ctx context.Context, pragmas ...string) (writer, reader 
 
 // Busy tells how many connections are taken.
 func (s *file) Busy() int { return s.writer.Stats().InUse + s.reader.Stats().InUse }
+
+// NoWaitForDisk makes what is written survive no loss of power, for tests that have much to write.
+func (l *Ledger) NoWaitForDisk(ctx context.Context) error {
+	_, err := l.writer.ExecContext(ctx, "PRAGMA synchronous = OFF")
+	return err
+}

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/sallyport/sallyport/operation"
@@ -21,8 +23,15 @@ type Ledger struct {
 	keys    *seal.Keys
 	name    string
 	since   time.Time
+	lock    *os.File // kept while the file is open
 	read    finder
 	commits *commits
+
+	callReads callTable // those of the readers
+
+	mu    sync.Mutex       // protects the fields below
+	turn  uint64           // counts the uses of Due
+	turns map[int64]uint64 // when lanes with something due were served last
 }
 
 var (
@@ -43,15 +52,20 @@ func OpenLedger(ctx context.Context, path string, keys *seal.Keys) (*Ledger, err
 
 func openLedger(ctx context.Context, path string, keys *seal.Keys, wait time.Duration, checkedBytes int64) (*Ledger, error) {
 	l := &Ledger{keys: keys}
-	err := l.open(ctx, path, &schema{
+	var err error
+	if l.lock, err = lockFile(path); err != nil {
+		l.noun, l.path = "ledger", path
+		return nil, l.explain(ctx, err)
+	}
+	err = l.open(ctx, path, &schema{
 		noun: "ledger", directory: "migrations/ledger", application: 0x53706c67, probe: "DELETE FROM operations WHERE false",
 		checkedBytes: checkedBytes, begin: l.found,
 	}, wait)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, l.lock.Close())
 	}
 	if err := l.start(ctx); err != nil {
-		return nil, errors.Join(l.explain(ctx, err), l.close())
+		return nil, errors.Join(l.explain(ctx, err), l.close(), l.lock.Close())
 	}
 	return l, nil
 }
@@ -102,6 +116,9 @@ func (l *Ledger) start(ctx context.Context) error {
 	if l.read, err = newFinder(ctx, l.reader); err != nil {
 		return err
 	}
+	if err := prepareAll(ctx, l.reader, l.callReads.reads()); err != nil {
+		return err
+	}
 	l.commits, err = newCommits(ctx, l)
 	return err
 }
@@ -126,7 +143,11 @@ func (l *Ledger) prove(ctx context.Context, id, created string, proof []byte) er
 // Close ends what is going on and closes the file. Nothing may be called after it; what still waited has failed.
 func (l *Ledger) Close() error {
 	l.commits.close()
-	return l.explain(context.Background(), errors.Join(l.read.close(), l.close()))
+	err := errors.Join(l.read.close(), l.callReads.close(), l.close())
+	if e := l.lock.Close(); !errors.Is(e, os.ErrClosed) {
+		err = errors.Join(err, e)
+	}
+	return l.explain(context.Background(), err)
 }
 
 // Identity implements [operation.Keeper]. The name is "sqlite:" and a random id that was made with the file.

@@ -24,7 +24,7 @@ func (l *Ledger) Settle(ctx context.Context, owner string, now time.Time) (int, 
 		return 0, l.explain(ctx, err)
 	}
 	left, err := list(ctx, &l.file, scanNumber,
-		"SELECT n FROM operations INDEXED BY operations_open WHERE state = 1 AND state <> 2 AND owner <> ? ORDER BY n", owner)
+		"SELECT n FROM operations INDEXED BY operations_led WHERE state = 1 AND deferred = '' AND owner <> ? ORDER BY n", owner)
 	if err != nil {
 		return 0, err
 	}
@@ -36,7 +36,7 @@ func (l *Ledger) Settle(ctx context.Context, owner string, now time.Time) (int, 
 		err := l.commits.do(ctx, mostTogetherBytes, func(ctx context.Context, b *batch) error {
 			settled, damaged = 0, nil
 			return b.each(ctx, numbers, &damaged, func(r *row) error {
-				if r.State != operation.StateRunning || r.Owner == owner {
+				if r.State != operation.StateRunning || r.Owner == owner || r.Deferred != "" {
 					return nil
 				}
 				settled++

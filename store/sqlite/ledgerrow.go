@@ -23,9 +23,9 @@ type row struct {
 // rowColumns are those of row, in the order of values; n and the derived ones are apart.
 const (
 	setColumns = `caller, id, hash, epoch, owner, fingerprint, state, must_not_repeat, outcome, effect, reason, told_outcome, told_reason,
-		status, first_send, create_time, update_time, body_until, until, body_bytes, kept, strips, sum, request, details, body`
+		status, first_send, create_time, update_time, body_until, until, body_bytes, kept, strips, deferred, sum, request, details, body`
 	rowColumns = "n, " + setColumns
-	setCount   = 26
+	setCount   = 27
 )
 
 // sealRow is r as it is stored, but for n.
@@ -101,7 +101,8 @@ func (r *row) values() ([]any, error) {
 	return []any{
 		r.Caller, r.ID, hashOf(r.Key), signed(r.Epoch), r.Owner, r.Fingerprint[:], int64(r.State), flag(r.MustNotRepeat),
 		int64(r.Outcome), int64(r.Effect), int64(r.Reason), int64(r.Told.Outcome), int64(r.Told.Reason), int64(r.Status),
-		times[0], times[1], times[2], times[3], times[4], r.BodyBytes, r.kept, flag(r.strips), r.sum(&times),
+		times[0], times[1], times[2], times[3], times[4], r.BodyBytes, r.kept, flag(r.strips), r.Deferred,
+		r.sum(&times),
 		r.Request, r.Details, r.Body,
 	}, nil
 }
@@ -122,6 +123,9 @@ func (r *row) sum(times *[5]string) []byte {
 		v := *b.value
 		fields = append(fields, number(int64(len(v))), v[max(0, len(v)-seal.TagBytes):])
 	}
+	if r.Deferred != "" { // rows of before there were deferred calls keep their sums
+		fields = append(fields, []byte(r.Deferred))
+	}
 	return sumOf(fields...)
 }
 
@@ -135,7 +139,7 @@ func scanOperation(rows *sql.Rows) (row, error) {
 	)
 	err := rows.Scan(&r.n, &r.Caller, &r.ID, &hash, &r.Epoch, &r.Owner, &fingerprint, &r.State, &r.MustNotRepeat, &r.Outcome, &r.Effect,
 		&r.Reason, &r.Told.Outcome, &r.Told.Reason, &r.Status, &times[0], &times[1], &times[2], &times[3], &times[4],
-		&r.BodyBytes, &r.kept, &r.strips, &sum, &r.Request, &r.Details, &r.Body)
+		&r.BodyBytes, &r.kept, &r.strips, &r.Deferred, &sum, &r.Request, &r.Details, &r.Body)
 	if err != nil {
 		return r, fmt.Errorf("%w: an operation: %w", ErrDamaged, err)
 	}

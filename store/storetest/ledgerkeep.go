@@ -47,6 +47,9 @@ func settles(t *testing.T, l Ledger) {
 	mine := started(key("of this owner"), 1)
 	mine.Owner = "broker 2"
 	want = append(want, begun(t, l, mine))
+	waits := started(key("of a deferred call"), 1)
+	waits.Deferred = "id"
+	want = append(want, begun(t, l, waits))
 	finished := begun(t, l, started(key("finished"), 1))
 	want = append(want, wrote(t, l, answered(finished, 2)))
 	unsure := begun(t, l, started(key("unknown"), 1))

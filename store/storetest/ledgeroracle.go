@@ -59,6 +59,9 @@ func anOperation(r *rapid.T) *operation.Record {
 		FirstSend: aMinute(r), CreateTime: aMinute(r), UpdateTime: aMinute(r), BodyUntil: aMinute(r), Until: aMinute(r),
 		Request: blob.Draw(r, "request"), Details: blob.Draw(r, "details"), Body: blob.Draw(r, "body"), BodyBytes: rapid.Int64().Draw(r, "bytes"),
 	}
+	if rapid.IntRange(0, 3).Draw(r, "deferred") == 0 {
+		o.Deferred = "id"
+	}
 	if rapid.Bool().Draw(r, "taken") {
 		o.Fingerprint[rapid.IntRange(0, 31).Draw(r, "place")] = 7
 	}

@@ -1,0 +1,153 @@
+package deferred_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/deferred"
+	"github.com/sallyport/sallyport/store/memory"
+)
+
+// watcher keeps what a watch tells.
+type watcher struct {
+	mu      sync.Mutex // protects changes and at
+	changes []deferred.Change
+	at      []time.Time
+	err     error
+	done    chan struct{} // closed when the watch has ended
+}
+
+func watch(ctx context.Context, q *deferred.Queue, f *deferred.Filter, after uint64, rest time.Duration) *watcher {
+	w := &watcher{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for c, err := range q.Watch(ctx, f, after) {
+			if err != nil {
+				w.err = err
+				break
+			}
+			w.mu.Lock()
+			w.changes, w.at = append(w.changes, c), append(w.at, time.Now())
+			w.mu.Unlock()
+			time.Sleep(rest)
+		}
+	}()
+	return w
+}
+
+func (w *watcher) story() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := ""
+	for _, c := range w.changes {
+		s += fmt.Sprintf("%s:%d ", c.Record.ID, c.Record.State)
+	}
+	return s
+}
+
+func TestWatch(t *testing.T) {
+	u := newUpstream(func(_ context.Context, _ *deferred.Record, nth int) call.Final {
+		if nth == 1 {
+			time.Sleep(3 * time.Second)
+			return busy()
+		}
+		return good()
+	})
+	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		submit(t, q, "early", "http://a:80", func(r *deferred.Record) { r.NotBefore = time.Now().Add(time.Hour) })
+		ctx, cancel := context.WithCancelCause(t.Context())
+		all := watch(ctx, q, &deferred.Filter{Caller: "one"}, 0, 0)
+		none := watch(ctx, q, &deferred.Filter{Caller: "two"}, 0, 0)
+		crawls := watch(ctx, q, &deferred.Filter{}, 0, time.Minute)
+		time.Sleep(7500 * time.Millisecond)
+		start := time.Now()
+		submit(t, q, "a", "http://a:80")
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		all.mu.Lock()
+		position := all.changes[len(all.changes)-1].Position
+		all.mu.Unlock()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if got := all.story(); got != "a:3 a:2 a:4 " && got != "a:1 a:3 a:2 a:4 " {
+			t.Errorf("told %s", got)
+		}
+		resumed := watch(ctx, q, &deferred.Filter{Caller: "one"}, position, 0)
+		synctest.Wait()
+		if got := resumed.story(); got != "a:4 " {
+			t.Errorf("resumed with %s", got)
+		}
+		gone := errors.New("gone")
+		cancel(gone)
+		for _, w := range []*watcher{all, none, crawls, resumed} {
+			<-w.done
+			if !errors.Is(w.err, gone) {
+				t.Errorf("ended with %v", w.err)
+			}
+		}
+		if at := all.at[0].Sub(start); at != 0 {
+			t.Errorf("first told after %v", at)
+		}
+		if last := all.at[len(all.at)-1].Sub(start); last != 4*time.Second && last != 4050*time.Millisecond {
+			t.Errorf("last told after %v", last)
+		}
+		if len(none.changes) != 0 {
+			t.Errorf("another caller was told %s", none.story())
+		}
+		if n := len(crawls.changes); n < 2 || crawls.changes[n-1].Record.State != deferred.StateCompleted {
+			t.Errorf("a slow one was told %s", crawls.story())
+		}
+		closing := watch(t.Context(), q, &deferred.Filter{}, 0, 0)
+		synctest.Wait()
+		q.Close(t.Context())
+		<-closing.done
+		if !errors.Is(closing.err, deferred.ErrClosed) {
+			t.Errorf("ended with %v", closing.err)
+		}
+	})
+}
+
+func TestWatchTellsEverythingOnceOrMore(t *testing.T) {
+	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return good() })
+	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		submit(t, q, "first", "http://a:80")
+		synctest.Wait()
+		told := map[string]deferred.State{}
+		position, reads := uint64(1), 0
+		for len(told) < 300 { // a watcher that comes back after each ten
+			if reads++; reads > 200 {
+				t.Fatalf("told of %d", len(told))
+			}
+			if reads == 2 {
+				for i := range 299 {
+					submit(t, q, fmt.Sprint(i), "http://a:80")
+				}
+				synctest.Wait()
+			}
+			n := 0
+			for c, err := range q.Watch(t.Context(), &deferred.Filter{}, position) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				told[c.Record.ID] = c.Record.State
+				if position, n = c.Position, n+1; n >= 130 || reads == 1 {
+					break
+				}
+				if len(told) == 300 {
+					break
+				}
+			}
+		}
+		for id, s := range told {
+			if s != deferred.StateCompleted {
+				t.Errorf("%s last told as %d", id, s)
+			}
+		}
+	})
+}
