@@ -129,6 +129,11 @@ func (p *Plan) started(now time.Time, ev Event) Step {
 	if p.keyExpired(now) {
 		return p.final(now, call.OutcomeUnknown, call.ReasonKeyExpired)
 	}
+	if p.asked.Before.Unknown && p.asked.Dispatch == 0 && p.repeat == policy.RepeatNever {
+		// It was repeatable when its id was given back, and policies have changed: after an unknown effect a new attempt needs a
+		// contract, or a new id (semantics.md §3).
+		return p.final(now, call.OutcomeUnknown, call.ReasonNotRepeatable)
+	}
 	if p.asked.Dispatch == call.DispatchRepeat {
 		return Step{Kind: StepWithdraw}
 	}

@@ -22,6 +22,8 @@ const (
 	ledgerKeysName = "ledger-keys"
 	// ledgerAgain is the least time between two tries to open it.
 	ledgerAgain = 2 * time.Second
+	// ledgerOpens bounds one try. A large ledger has much to bring up to date.
+	ledgerOpens = time.Minute
 )
 
 // ledgerFile is the ledger of this broker. A ledger that cannot be opened keeps no broker from starting: calls that need it are refused
@@ -45,14 +47,22 @@ func openLedger(ctx context.Context, s *settings, log *slog.Logger) *ledgerFile 
 	l := &ledgerFile{path: filepath.Join(s.Data, ledgerName), keys: filepath.Join(s.Data, ledgerKeysName), log: log}
 	if s.Secrets != "" {
 		given := filepath.Join(s.Secrets, ledgerKeysName)
-		if _, err := os.Stat(given); !errors.Is(err, fs.ErrNotExist) {
+		if !missing(given) {
 			l.keys = given
 		}
+	}
+	if missing(l.path) && !missing(l.keys) {
+		log.Warn("there is no ledger of operations and its keys are there: a new one is begun, and what the old one knew of operation ids is forgotten", "file", l.path)
 	}
 	if _, err := l.get(ctx); err != nil {
 		log.Error("the ledger of operations cannot be used; calls with an operation id are refused until it can", "error", err)
 	}
 	return l
+}
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 var errLedgerClosed = errors.New("the ledger is closed")
@@ -78,6 +88,9 @@ func (l *ledgerFile) opened(ctx context.Context) (ledger *sqlite.Ledger, back bo
 	case l.err != nil && time.Now().Before(l.next):
 		return nil, false, l.err
 	}
+	// Whoever asks first opens it for all: his time is not that of the file.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerOpens)
+	defer cancel()
 	ledger, err = l.open(ctx)
 	l.next = time.Now().Add(ledgerAgain)
 	back = l.err != nil && err == nil
