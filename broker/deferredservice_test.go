@@ -415,7 +415,7 @@ func TestWatchResumesAndEndsWithTheBroker(t *testing.T) {
 		}
 		resume = first.GetResumeToken()
 		cancel()
-		for range told { //nolint:revive // until it has ended
+		for range told {
 		}
 	}
 	missed := submit(t, within(t), r, submission(up.URL+"/2", "GET")).GetName()

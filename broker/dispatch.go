@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -133,7 +134,7 @@ func withKey(c *call.Call, p *policy.Effective) []call.Header {
 			return c.Headers
 		}
 	}
-	return append(c.Headers[:len(c.Headers):len(c.Headers)], call.Header{Name: name, Value: egress.OperationKey(c, p)})
+	return append(slices.Clip(c.Headers), call.Header{Name: name, Value: egress.OperationKey(c, p)})
 }
 
 // full is how a dispatch ends for which the broker has no room: direct calls, whose callers wait, come first.

@@ -44,7 +44,7 @@ func (p *plainPaths) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writePlainError(w, http.StatusMethodNotAllowed, "", "this path takes "+method)
 		return
 	}
-	switch {
+	switch { //nolint:contextcheck // forwarded is of the request's
 	case method == http.MethodPost:
 		p.submit(ctx, w, r)
 	case r.URL.Path == "/requests":
@@ -139,7 +139,7 @@ func (p *plainPaths) ofState(ctx context.Context, state pb.DeferredState, status
 	for {
 		resp, err := p.client.ListDeferredCalls(ctx, req)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // it is the status of the RPC
+			return nil, err
 		}
 		for _, d := range resp.GetDeferredCalls() {
 			if status == "" || plainStatusOf(d) == status {

@@ -55,7 +55,6 @@ func readPlain(r *http.Request) (req *pb.SubmitDeferredCallRequest, field, probl
 		}
 		switch {
 		case optional && string(value) == "null": // as if it were not there
-			problem = ""
 			switch name {
 			case "maxRetries":
 				retries = defaultRetries
@@ -81,7 +80,7 @@ func readPlain(r *http.Request) (req *pb.SubmitDeferredCallRequest, field, probl
 		}
 	}
 	req = &pb.SubmitDeferredCallRequest{
-		Call: asked, MaxRetries: new(uint32(retries)), //nolint:gosec // within its bounds
+		Call: asked, MaxRetries: new(uint32(retries)),
 		Backoff:  durationpb.New(time.Duration(wait) * time.Millisecond),
 		Delivery: pb.DeliveryMode_DELIVERY_MODE_AT_LEAST_ONCE,
 	}
@@ -101,7 +100,7 @@ func readObject(from io.Reader) (raw map[string]json.RawMessage, problem string)
 	if err := d.Decode(&raw); err != nil || raw == nil {
 		return nil, "is no JSON object"
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // as the decoder documents it
+	if _, err := d.Token(); err != io.EOF {
 		return nil, "has something after the JSON object"
 	}
 	return raw, ""

@@ -231,14 +231,14 @@ func (s *faulty) use(ctx context.Context, op string, f func() error) error {
 		err = s.fault(op)
 	}
 	s.mu.Unlock()
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		return f()
-	case errAfter:
+	case errors.Is(err, errAfter):
 		if err := f(); err != nil {
 			return err
 		}
-	case errHangs:
+	case errors.Is(err, errHangs):
 		<-ctx.Done()
 		return ctx.Err()
 	}

@@ -12,7 +12,7 @@ func logged(before, after *Record, attempts []call.Attempt, begun time.Time) []c
 	all := append([]call.Attempt(nil), attempts...)
 	for i := range all {
 		a := &all[i]
-		a.Number = before.Tried + uint32(i) + 1 //nolint:gosec // one, and the hops of a redirect
+		a.Number = before.Tried + uint32(i) + 1
 		a.Offset += begun.Sub(before.Created)
 		if before.Tried > 0 && i == 0 {
 			a.Waited += max(0, before.NextAttempt.Sub(before.Updated))

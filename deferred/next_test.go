@@ -28,7 +28,10 @@ func refused(o call.Outcome, after time.Duration) *call.Final {
 	return &call.Final{Outcome: o, Effect: call.EffectNone, RetryAfter: after}
 }
 
-func (r Record) with(f func(*Record)) Record { f(&r); return r }
+func with(r Record, f func(*Record)) Record {
+	f(&r)
+	return r
+}
 
 func TestNext(t *testing.T) {
 	const (
@@ -36,7 +39,7 @@ func TestNext(t *testing.T) {
 		exhausted = call.OutcomeRetriesExhausted
 	)
 	simple := Record{State: StateSending, Epoch: 1, MaxRetries: 5, Backoff: time.Second, Created: noon.Add(-time.Hour), Expire: noon.Add(time.Hour)}
-	byPolicy := simple.with(func(r *Record) { r.MaxRetries, r.Backoff = 0, 0 })
+	byPolicy := with(simple, func(r *Record) { r.MaxRetries, r.Backoff = 0, 0 })
 	repeatable := Terms{
 		Repeatable: true, MaxAttempts: 3, CompletedRetention: time.Hour, CancelledRetention: 2 * time.Hour,
 		Wait: func(k uint32, throttled bool, _ float64) time.Duration {
@@ -101,58 +104,58 @@ func TestNext(t *testing.T) {
 		quiet   silence
 	}{
 		{name: "a success", record: simple, final: ok, terms: once, state: StateCompleted, reason: call.ReasonSuccess, spent: 1},
-		{name: "a success at last", record: simple.with(spent(5)), final: ok, terms: once, state: StateCompleted, reason: call.ReasonSuccess, spent: 6},
-		{name: "a success after a lost one", record: simple.with(unsure), final: ok, terms: repeatable, state: StateCompleted, reason: call.ReasonSuccess, spent: 2, dup: true},
+		{name: "a success at last", record: with(simple, spent(5)), final: ok, terms: once, state: StateCompleted, reason: call.ReasonSuccess, spent: 6},
+		{name: "a success after a lost one", record: with(simple, unsure), final: ok, terms: repeatable, state: StateCompleted, reason: call.ReasonSuccess, spent: 2, dup: true},
 		{name: "a definitive no", record: simple, final: bad, terms: repeatable, state: StateFailed, failure: FailurePermanent, reason: call.ReasonStatusNotRetryable, spent: 1},
 		{name: "no such name", record: simple, final: noName, terms: once, state: StateFailed, failure: FailurePermanent, reason: call.ReasonFailureNotRetryable, spent: 1},
 		{name: "denied", record: simple, final: denied, terms: once, state: StateFailed, failure: FailurePermanent, reason: call.ReasonEgressDenied, spent: 1},
 		{name: "first repeat", record: simple, final: busy, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: time.Second, spent: 1},
-		{name: "third repeat", record: simple.with(spent(2)), final: lost, terms: repeatable, state: StateRetrying, reason: call.ReasonFailureRetryable, wait: 4 * time.Second, spent: 3},
-		{name: "the last repeat", record: simple.with(spent(4)), final: busy, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 16 * time.Second, spent: 5},
-		{name: "none left", record: simple.with(spent(5)), final: busy, terms: repeatable, state: StateFailed, failure: FailureExhausted, reason: call.ReasonAttemptsExhausted, spent: 6},
-		{name: "no repeats wanted", record: simple.with(func(r *Record) { r.MaxRetries = 0 }), final: busy, terms: repeatable, state: StateFailed, failure: FailureExhausted, reason: call.ReasonAttemptsExhausted, spent: 1},
-		{name: "the policy's wait", record: byPolicy.with(spent(1)), final: busy, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 20 * time.Second, spent: 2},
+		{name: "third repeat", record: with(simple, spent(2)), final: lost, terms: repeatable, state: StateRetrying, reason: call.ReasonFailureRetryable, wait: 4 * time.Second, spent: 3},
+		{name: "the last repeat", record: with(simple, spent(4)), final: busy, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 16 * time.Second, spent: 5},
+		{name: "none left", record: with(simple, spent(5)), final: busy, terms: repeatable, state: StateFailed, failure: FailureExhausted, reason: call.ReasonAttemptsExhausted, spent: 6},
+		{name: "no repeats wanted", record: with(simple, func(r *Record) { r.MaxRetries = 0 }), final: busy, terms: repeatable, state: StateFailed, failure: FailureExhausted, reason: call.ReasonAttemptsExhausted, spent: 1},
+		{name: "the policy's wait", record: with(byPolicy, spent(1)), final: busy, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 20 * time.Second, spent: 2},
 		{name: "the policy's wait after a 429", record: byPolicy, final: throttled, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 90 * time.Second, spent: 1},
-		{name: "the policy's number", record: byPolicy.with(spent(2)), final: busy, terms: repeatable, state: StateFailed, failure: FailureExhausted, reason: call.ReasonAttemptsExhausted, spent: 3},
-		{name: "a number without a backoff", record: byPolicy.with(func(r *Record) { r.MaxRetries = 7; spent(2)(r) }), final: busy, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 30 * time.Second, spent: 3},
+		{name: "the policy's number", record: with(byPolicy, spent(2)), final: busy, terms: repeatable, state: StateFailed, failure: FailureExhausted, reason: call.ReasonAttemptsExhausted, spent: 3},
+		{name: "a number without a backoff", record: with(byPolicy, func(r *Record) { r.MaxRetries = 7; spent(2)(r) }), final: busy, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 30 * time.Second, spent: 3},
 		{name: "Retry-After is longer", record: simple, final: later(busy, 20*time.Minute), terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 20 * time.Minute, spent: 1},
-		{name: "Retry-After is shorter", record: simple.with(spent(4)), final: later(busy, time.Second), terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 16 * time.Second, spent: 5},
+		{name: "Retry-After is shorter", record: with(simple, spent(4)), final: later(busy, time.Second), terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 16 * time.Second, spent: 5},
 		{name: "Retry-After beyond the end waits for the end", record: simple, final: later(busy, 2*time.Hour), terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 2 * time.Hour, spent: 1},
-		{name: "its end came during the attempt", record: simple.with(func(r *Record) { r.Expire = noon }), final: busy, terms: repeatable, state: StateFailed, failure: FailureExpired, reason: call.ReasonDeadline, spent: 1},
-		{name: "a backoff that doubles beyond all bounds", record: simple.with(func(r *Record) { spent(900)(r); r.MaxRetries = 1000 }), final: busy, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: longestWait, spent: 901},
+		{name: "its end came during the attempt", record: with(simple, func(r *Record) { r.Expire = noon }), final: busy, terms: repeatable, state: StateFailed, failure: FailureExpired, reason: call.ReasonDeadline, spent: 1},
+		{name: "a backoff that doubles beyond all bounds", record: with(simple, func(r *Record) { spent(900)(r); r.MaxRetries = 1000 }), final: busy, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: longestWait, spent: 901},
 
 		{name: "lost, once only", record: simple, final: unknown, terms: once, state: StateUnknown, reason: call.ReasonNotRepeatable, spent: 1},
 		{name: "lost, once only, though the dispatch says exhausted", record: simple, final: lost, terms: once, state: StateUnknown, reason: call.ReasonAttemptsExhausted, spent: 1},
 		{name: "answered but not definitively, once only", record: simple, final: barred, terms: once, state: StateUnknown, reason: call.ReasonNotRepeatable, spent: 1},
 		{name: "an answer too large, once only", record: simple, final: tooLarge, terms: once, state: StateUnknown, reason: call.ReasonResponseTooLarge, spent: 1},
 		{name: "an answer too large, repeatable", record: simple, final: tooLarge, terms: repeatable, state: StateFailed, failure: FailurePermanent, reason: call.ReasonResponseTooLarge, spent: 1},
-		{name: "a no after a lost one, repeatable", record: simple.with(unsure), final: echo, terms: repeatable, state: StateFailed, failure: FailurePermanent, reason: call.ReasonStatusNotRetryable, spent: 2, dup: true},
+		{name: "a no after a lost one, repeatable", record: with(simple, unsure), final: echo, terms: repeatable, state: StateFailed, failure: FailurePermanent, reason: call.ReasonStatusNotRetryable, spent: 2, dup: true},
 		{name: "not sent, once only", record: simple, final: notSent, terms: once, state: StateRetrying, reason: call.ReasonFailureRetryable, wait: time.Second, spent: 1},
 		{name: "refused there, once only", record: simple, final: refusedThere, terms: once, state: StateRetrying, reason: call.ReasonFailureRetryable, wait: time.Second, spent: 1},
 		{name: "rejected by an answer, once only", record: simple, final: rejected, terms: once, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: time.Second, spent: 1},
-		{name: "never sent, once only, none left", record: simple.with(spent(5)), final: notSent, terms: once, state: StateFailed, failure: FailureExhausted, reason: call.ReasonAttemptsExhausted, spent: 6},
+		{name: "never sent, once only, none left", record: with(simple, spent(5)), final: notSent, terms: once, state: StateFailed, failure: FailureExhausted, reason: call.ReasonAttemptsExhausted, spent: 6},
 		{name: "not barred by these terms", record: simple, final: barred, terms: repeatable, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: time.Second, spent: 1},
 		{name: "a body too large for the engine's memory", record: simple, final: large, terms: repeatable, state: StateRetrying, reason: call.ReasonFailureRetryable, wait: time.Second, spent: 1},
 
-		{name: "redriven though unknown, not sent", record: simple.with(redriven), final: notSent, terms: once, state: StateRetrying, reason: call.ReasonFailureRetryable, wait: time.Second, spent: 1},
-		{name: "redriven though unknown, lost again", record: simple.with(redriven), final: unknown, terms: once, state: StateUnknown, reason: call.ReasonNotRepeatable, spent: 1, dup: true},
-		{name: "redriven though unknown, none left", record: simple.with(func(r *Record) { redriven(r); r.Spent = 5 }), final: notSent, terms: once, state: StateUnknown, reason: call.ReasonAttemptsExhausted, spent: 6},
-		{name: "redriven though unknown, denied", record: simple.with(redriven), final: denied, terms: once, state: StateUnknown, reason: call.ReasonEgressDenied, spent: 1},
+		{name: "redriven though unknown, not sent", record: with(simple, redriven), final: notSent, terms: once, state: StateRetrying, reason: call.ReasonFailureRetryable, wait: time.Second, spent: 1},
+		{name: "redriven though unknown, lost again", record: with(simple, redriven), final: unknown, terms: once, state: StateUnknown, reason: call.ReasonNotRepeatable, spent: 1, dup: true},
+		{name: "redriven though unknown, none left", record: with(simple, func(r *Record) { redriven(r); r.Spent = 5 }), final: notSent, terms: once, state: StateUnknown, reason: call.ReasonAttemptsExhausted, spent: 6},
+		{name: "redriven though unknown, denied", record: with(simple, redriven), final: denied, terms: once, state: StateUnknown, reason: call.ReasonEgressDenied, spent: 1},
 
 		{name: "an open breaker", record: simple, final: refused(call.OutcomeBreakerOpen, 5*time.Second), terms: once, state: StatePending, wait: 5 * time.Second, quiet: silenceOrigin},
-		{name: "an open breaker before a repeat", record: simple.with(unsure), final: refused(call.OutcomeBreakerOpen, 5*time.Second), terms: repeatable, state: StateRetrying, wait: 5 * time.Second, spent: 1, quiet: silenceOrigin},
+		{name: "an open breaker before a repeat", record: with(simple, unsure), final: refused(call.OutcomeBreakerOpen, 5*time.Second), terms: repeatable, state: StateRetrying, wait: 5 * time.Second, spent: 1, quiet: silenceOrigin},
 		{name: "a breaker forced open for long", record: simple, final: refused(call.OutcomeBreakerOpen, time.Hour/2), terms: once, state: StatePending, wait: time.Minute, quiet: silenceOrigin},
-		{name: "a full bulkhead", record: simple.with(spent(5)), final: refused(call.OutcomeOverloaded, 0), terms: repeatable, state: StateRetrying, wait: shortDelay, spent: 5, quiet: silenceOrigin},
-		{name: "an empty budget", record: simple.with(spent(1)), final: refused(call.OutcomeBudgetExhausted, time.Second), terms: repeatable, state: StateRetrying, wait: time.Second, spent: 1, quiet: silenceOrigin},
+		{name: "a full bulkhead", record: with(simple, spent(5)), final: refused(call.OutcomeOverloaded, 0), terms: repeatable, state: StateRetrying, wait: shortDelay, spent: 5, quiet: silenceOrigin},
+		{name: "an empty budget", record: with(simple, spent(1)), final: refused(call.OutcomeBudgetExhausted, time.Second), terms: repeatable, state: StateRetrying, wait: time.Second, spent: 1, quiet: silenceOrigin},
 		{name: "a hold is of one credential, and never shortened", record: simple, final: refused(call.OutcomeThrottled, 20*time.Minute), terms: once, state: StatePending, wait: 20 * time.Minute, quiet: silenceLane},
 		{name: "no time left in a queue", record: simple, final: refused(call.OutcomeDeadlineExceeded, 0), terms: once, state: StatePending, wait: shortDelay, quiet: silenceLane},
-		{name: "refused at its end", record: simple.with(func(r *Record) { r.Expire = noon }), final: refused(call.OutcomeBreakerOpen, 0), terms: once, state: StateFailed, failure: FailureExpired, reason: call.ReasonDeadline, quiet: silenceOrigin},
+		{name: "refused at its end", record: with(simple, func(r *Record) { r.Expire = noon }), final: refused(call.OutcomeBreakerOpen, 0), terms: once, state: StateFailed, failure: FailureExpired, reason: call.ReasonDeadline, quiet: silenceOrigin},
 
-		{name: "the key outlives the wait", record: byPolicy.with(spent(1)), final: busy, terms: keyed, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 20 * time.Second, spent: 2},
-		{name: "the key does not outlive the wait", record: simple.with(spent(5)).with(func(r *Record) { r.MaxRetries = 9 }), final: busy, terms: keyed, state: StateUnknown, reason: call.ReasonKeyExpired, spent: 6},
-		{name: "the key does not matter where nothing was done", record: simple.with(spent(5)).with(func(r *Record) { r.MaxRetries = 9 }), final: refusedThere, terms: keyed, state: StateRetrying, reason: call.ReasonFailureRetryable, wait: 32 * time.Second, spent: 6},
-		{name: "the key does not outlive a refusal", record: simple.with(unsure).with(func(r *Record) { r.FirstSend = noon }), final: refused(call.OutcomeThrottled, time.Minute), terms: keyed, state: StateUnknown, reason: call.ReasonKeyExpired, spent: 1, quiet: silenceLane},
-		{name: "the key had gone", record: simple.with(unsure), final: keyGone, terms: keyed, state: StateUnknown, reason: call.ReasonKeyExpired, spent: 1},
+		{name: "the key outlives the wait", record: with(byPolicy, spent(1)), final: busy, terms: keyed, state: StateRetrying, reason: call.ReasonStatusRetryable, wait: 20 * time.Second, spent: 2},
+		{name: "the key does not outlive the wait", record: with(with(simple, spent(5)), func(r *Record) { r.MaxRetries = 9 }), final: busy, terms: keyed, state: StateUnknown, reason: call.ReasonKeyExpired, spent: 6},
+		{name: "the key does not matter where nothing was done", record: with(with(simple, spent(5)), func(r *Record) { r.MaxRetries = 9 }), final: refusedThere, terms: keyed, state: StateRetrying, reason: call.ReasonFailureRetryable, wait: 32 * time.Second, spent: 6},
+		{name: "the key does not outlive a refusal", record: with(with(simple, unsure), func(r *Record) { r.FirstSend = noon }), final: refused(call.OutcomeThrottled, time.Minute), terms: keyed, state: StateUnknown, reason: call.ReasonKeyExpired, spent: 1, quiet: silenceLane},
+		{name: "the key had gone", record: with(simple, unsure), final: keyGone, terms: keyed, state: StateUnknown, reason: call.ReasonKeyExpired, spent: 1},
 
 		{name: "cancelled", record: simple, final: cancelled, terms: once, asked: true, state: StateCancelled, reason: call.ReasonCancelled},
 		{name: "cancelled in the moment of its success", record: simple, final: cancelledSuccess, terms: once, asked: true, state: StateCompleted, reason: call.ReasonSuccess, spent: 1},

@@ -28,7 +28,7 @@ type life struct {
 var errDead = fmt.Errorf("the broker is dead: %w", errBroken)
 
 // step is one more thing done; false: it comes after the end.
-func (l *life) step() (error, bool) {
+func (l *life) step() (error, bool) { //nolint:revive // what it did, and whether it lives
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dead {

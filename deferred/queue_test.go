@@ -21,6 +21,7 @@ func TestRetriedUntilItSucceeds(t *testing.T) {
 		return good()
 	})
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		time.Sleep(17 * time.Second) // idle
 		start := time.Now()
 		submit(t, q, "a", "http://a:80")
@@ -59,6 +60,7 @@ func TestRetriedUntilItSucceeds(t *testing.T) {
 func TestExhaustedIsADeadLetter(t *testing.T) {
 	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return busy() })
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		submit(t, q, "a", "http://a:80", func(r *deferred.Record) { r.MaxRetries, r.Backoff = 2, time.Second })
 		time.Sleep(time.Hour)
 		r := wantState(t, q, "a", deferred.StateFailed)
@@ -78,6 +80,7 @@ func TestExhaustedIsADeadLetter(t *testing.T) {
 func TestOnceOnlyIsParked(t *testing.T) {
 	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return lost() })
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		submit(t, q, "a", "http://a:80", onceOnly)
 		time.Sleep(24 * time.Hour)
 		if r := wantState(t, q, "a", deferred.StateUnknown); len(u.times("a")) != 1 || r.PossibleDuplicate {
@@ -89,6 +92,7 @@ func TestOnceOnlyIsParked(t *testing.T) {
 func TestExpiredAtItsEndAndNotAtTheNextAttempt(t *testing.T) {
 	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return busy() })
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		start := time.Now()
 		end := start.Add(2500 * time.Millisecond)
 		submit(t, q, "a", "http://a:80", func(r *deferred.Record) { r.Expire = end })
@@ -111,6 +115,7 @@ func TestExpiredAtItsEndAndNotAtTheNextAttempt(t *testing.T) {
 func TestNotBefore(t *testing.T) {
 	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return good() })
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		start := time.Now()
 		for i, d := range []time.Duration{90 * time.Second, 7 * time.Second, 24 * time.Hour} {
 			submit(t, q, fmt.Sprint(i), "http://a:80", func(r *deferred.Record) { r.NotBefore = start.Add(d) })
@@ -162,6 +167,7 @@ func TestOneOriginHasAShare(t *testing.T) {
 		return good()
 	})
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		start := time.Now()
 		for i := range 300 {
 			submit(t, q, fmt.Sprint("slow", i), "http://slow:80")
@@ -213,6 +219,7 @@ func TestCallersTakeTurns(t *testing.T) {
 func TestAQuietOriginIsLeftAlone(t *testing.T) {
 	u := newUpstream(nil)
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		start := time.Now()
 		u.do = func(_ context.Context, r *deferred.Record, _ int) call.Final {
 			if left := time.Until(start.Add(30 * time.Second)); left > 0 && r.Origin == "http://down:80" {
@@ -253,6 +260,7 @@ func TestAHoldParksNobodyElse(t *testing.T) {
 		return good()
 	})
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		for i := range 20 {
 			submit(t, q, fmt.Sprint("held", i), "http://a:80", func(r *deferred.Record) { r.Caller = "held" })
 			submit(t, q, fmt.Sprint("other", i), "http://a:80")
@@ -289,6 +297,7 @@ func TestAPanicIsOneCalls(t *testing.T) {
 		return usual(r), nil
 	}
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		start := time.Now()
 		submit(t, q, "again", "http://bad:80")
 		submit(t, q, "once", "http://bad:80", onceOnly)
@@ -323,6 +332,7 @@ func TestCancel(t *testing.T) {
 		return slow(ctx, time.Hour)
 	})
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		for _, id := range []string{"sending", "deaf"} {
 			submit(t, q, id, "http://a:80", onceOnly)
 		}
@@ -422,6 +432,7 @@ func TestCloseCutsWhatTakesTooLong(t *testing.T) {
 func TestAHandedOverCallGoesOnWithItsAttempts(t *testing.T) {
 	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return good() })
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		submit(t, q, "a", "http://a:80", func(r *deferred.Record) {
 			r.Attempts = []call.Attempt{{Number: 1, Kind: call.KindPrimary}, {Number: 2, Kind: call.KindRetry}}
 			r.Effect, r.FirstSend = call.EffectUnknown, time.Now()

@@ -60,6 +60,7 @@ func TestWatch(t *testing.T) {
 		return good()
 	})
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		submit(t, q, "early", "http://a:80", func(r *deferred.Record) { r.NotBefore = time.Now().Add(time.Hour) })
 		ctx, cancel := context.WithCancelCause(t.Context())
 		all := watch(ctx, q, &deferred.Filter{Caller: "one"}, 0, 0)
@@ -116,6 +117,7 @@ func TestWatch(t *testing.T) {
 func TestWatchTellsEverythingOnceOrMore(t *testing.T) {
 	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return good() })
 	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
 		submit(t, q, "first", "http://a:80")
 		synctest.Wait()
 		told := map[string]deferred.State{}

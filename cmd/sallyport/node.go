@@ -127,7 +127,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 			{Desc: pb.OriginService_ServiceDesc, Impl: broker.NewOriginService(origins, breakers)},
 		},
 	})
-	rest, err := n.rest(s, ls.http)
+	rest, err := n.rest(s, ls.http) //nolint:contextcheck // its connection outlives the start
 	if err != nil {
 		return nil, failure(errors.Join(ls.closing(err), n.ledger.Close(), store.Close(), state.close())) //nolint:contextcheck // as above
 	}

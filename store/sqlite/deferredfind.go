@@ -80,7 +80,7 @@ func (d Deferred) List(ctx context.Context, f *deferred.Filter, before uint64, n
 	if err != nil {
 		return nil, d.l.explain(ctx, err)
 	}
-	all, err := d.records(ctx, "SELECT "+columnsOfC+" FROM "+from+" AND c.seq < ? ORDER BY c.seq DESC LIMIT ?", //nolint:gosec // all of it is ours
+	all, err := d.records(ctx, "SELECT "+columnsOfC+" FROM "+from+" AND c.seq < ? ORDER BY c.seq DESC LIMIT ?",
 		append(args, below(before), atMost(n)), nil)
 	return all, d.l.explain(ctx, err)
 }
@@ -126,7 +126,7 @@ func (d Deferred) Changes(ctx context.Context, f *deferred.Filter, after uint64,
 		if n <= 0 {
 			return nil
 		}
-		rows, err := tx.QueryContext(ctx, "SELECT "+columnsOfC+" FROM "+from+" AND c.change > ? ORDER BY c.change LIMIT ?",
+		rows, err := tx.QueryContext(ctx, "SELECT "+columnsOfC+" FROM "+from+" AND c.change > ? ORDER BY c.change LIMIT ?", //nolint:gosec // all of it is ours
 			append(args, signedPosition(after), n)...)
 		found, err := gather(rows, err, scanCall)
 		if err != nil {
