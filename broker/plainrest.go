@@ -44,13 +44,13 @@ func (p *plainPaths) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writePlainError(w, http.StatusMethodNotAllowed, "", "this path takes "+method)
 		return
 	}
-	switch { //nolint:contextcheck // forwarded is of the request's
+	switch {
 	case method == http.MethodPost:
-		p.submit(ctx, w, r)
+		p.submit(ctx, w, r) //nolint:contextcheck // forwarded is of the request's own, here and below
 	case r.URL.Path == "/requests":
-		p.list(ctx, w, r)
+		p.list(ctx, w, r) //nolint:contextcheck // see above
 	default:
-		p.get(ctx, w, strings.TrimPrefix(r.URL.Path, "/requests/"))
+		p.get(ctx, w, strings.TrimPrefix(r.URL.Path, "/requests/")) //nolint:contextcheck // see above
 	}
 }
 

@@ -23,14 +23,14 @@ func (q *Queue) fly(ctx context.Context, f *flight) {
 	case isClosed(q.closed):
 		return
 	case err != nil:
-		q.write(r, unjudged(r, err, now), nil)
+		q.write(r, unjudged(r, err, now), nil) //nolint:contextcheck // what became of it is written whoever has gone, here and below
 		return
 	case r.past(now):
 		n := r.dead(FailureExpired, &t, now)
-		q.write(r, &n, nil)
+		q.write(r, &n, nil) //nolint:contextcheck // see above
 		return
 	}
-	if !q.intend(r, t.Repeatable, now) {
+	if !q.intend(r, t.Repeatable, now) { //nolint:contextcheck // see above
 		return
 	}
 	begun := *r
@@ -44,7 +44,7 @@ func (q *Queue) fly(ctx context.Context, f *flight) {
 	case silenceOrigin:
 		q.places.leave(Lane{"", r.Origin}, n.NextAttempt)
 	}
-	q.write(&begun, &n, logged(r, &n, final.Attempts, now))
+	q.write(&begun, &n, logged(r, &n, final.Attempts, now)) //nolint:contextcheck // see above
 }
 
 // judge has a panic count as one call's: it is looked at again later.

@@ -148,6 +148,7 @@ func TestCrashesLoseAndDoubleNothing(t *testing.T) {
 }
 
 func (w *world) run(t *testing.T, deaths []int, after bool) {
+	t.Helper()
 	kept := memory.NewDeferred(nil)
 	accepted := map[string]bool{}
 	crashes := 0
@@ -211,6 +212,7 @@ func (w *world) run(t *testing.T, deaths []int, after bool) {
 
 // submit submits one until it is accepted or its broker has died, and cancels it where that is planned.
 func (w *world) submit(t *testing.T, q *deferred.Queue, l *life, i int, accepted map[string]bool) {
+	t.Helper()
 	p, id := w.plans[i], fmt.Sprint(i)
 	r := &deferred.Record{ID: id, Caller: fmt.Sprint("caller", i%2), OperationID: id, Origin: fmt.Sprint("http://", i%3, ":80"), MaxRetries: p.retries}
 	if p.once {

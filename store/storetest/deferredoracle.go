@@ -51,7 +51,7 @@ func deferredKind(err error) error {
 func (d *deferredDrive) both(r *rapid.T, what string, f func(s Deferred) (any, error)) any {
 	got, err := f(d.got)
 	want, wantErr := f(d.want)
-	if deferredKind(err) != deferredKind(wantErr) {
+	if deferredKind(err) != deferredKind(wantErr) { //nolint:errorlint // kinds are the errors themselves
 		r.Fatalf("%s: got %v, want %v", what, err, wantErr)
 	}
 	if err == nil && !reflect.DeepEqual(got, want) {
@@ -169,7 +169,7 @@ func (d *deferredDrive) end(r *rapid.T) {
 }
 
 // due wants what the interface promises of what is due, which leaves room.
-func (d *deferredDrive) due(r *rapid.T) {
+func (d *deferredDrive) due(r *rapid.T) { //nolint:gocognit // the rules of Due, one after the other
 	now, n := aMinute(r), rapid.IntRange(0, 8).Draw(r, "n")
 	without, busy := map[deferred.Lane]bool{}, map[uint64]bool{}
 	if rapid.Bool().Draw(r, "without") {

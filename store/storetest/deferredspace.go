@@ -86,7 +86,7 @@ func seenByDirect(t *testing.T, s Calls) {
 	seen()
 }
 
-func endsTold(t *testing.T, s Calls) {
+func endsTold(t *testing.T, s Calls) { //nolint:gocognit // a table and its walk
 	success := call.Told{Outcome: call.OutcomeSuccess, Reason: call.ReasonSuccess}
 	unknown := call.Told{Outcome: call.OutcomeUnknown, Reason: call.ReasonNotRepeatable}
 	for i, one := range []struct {
