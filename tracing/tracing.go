@@ -61,16 +61,30 @@ type liveAttempt struct {
 // Begin places a call: under the caller's span when traceparent is valid, else at the root of a new trace. An invalid one never
 // fails a call (Trace Context §4.3). The context it returns is the one to make the call with.
 func (o *Observer) Begin(ctx context.Context, traceparent, tracestate string) (context.Context, *Call) {
+	return o.begin(ctx, traceparent, tracestate, rpcName, trace.SpanKindServer)
+}
+
+// BeginFanOut is Begin for a fan-out, whose branches begin with [Observer.BeginBranch].
+func (o *Observer) BeginFanOut(ctx context.Context, traceparent, tracestate string) (context.Context, *Call) {
+	return o.begin(ctx, traceparent, tracestate, fanOutName, trace.SpanKindServer)
+}
+
+// BeginBranch is Begin for a call that is a branch of f: its span is a child of the fan-out's.
+func (o *Observer) BeginBranch(ctx context.Context, f *Call, tracestate string) (context.Context, *Call) {
+	return o.begin(ctx, f.traceParent(f.spanID), tracestate, rpcName, trace.SpanKindInternal)
+}
+
+func (o *Observer) begin(ctx context.Context, traceparent, tracestate, name string, kind trace.SpanKind) (context.Context, *Call) {
 	above := parentOf(traceparent, tracestate)
 	c := &Call{meter: o.meter}
 	c.live = c.first[:0]
 	if o.tracer == nil {
 		c.place.at = placeOf(trace.SpanContextFromContext(above))
 	} else {
-		_, span := o.tracer.Start(above, rpcName, trace.WithSpanKind(trace.SpanKindServer))
+		_, span := o.tracer.Start(above, name, trace.WithSpanKind(kind))
 		c.place.at = span.SpanContext()
 		if span.IsRecording() { // else every sampler would say of the attempts what it said of their call, and nothing is built for them
-			span.SetAttributes(rpcAttributes()...)
+			span.SetAttributes(rpcAttributes(name)...)
 			c.span = span
 		}
 	}
