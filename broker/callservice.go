@@ -72,11 +72,17 @@ func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRe
 		return nil, err
 	}
 	taken = true
-	m, err := s.make(ctx, c, effective, given, taking)
+	resp, _, err := s.run(ctx, c, effective, given, taking, span, req.GetReport())
+	return resp, err
+}
+
+// run makes a call that was taken, and tells what became of it.
+func (s *CallService) run(ctx context.Context, c *call.Call, p *policy.Effective, given bool, room room, span *tracing.Call, report pb.Report) (*pb.CallResponse, *call.Final, error) {
+	m, err := s.make(ctx, c, p, given, room)
 	if err != nil {
 		reason, _ := ownReason(err)
 		span.Refuse(reason)
-		return nil, err
+		return nil, nil, err
 	}
 	final := &m.Final
 	if final.Outcome == call.OutcomeCancelled && aborted(ctx) {
@@ -84,9 +90,9 @@ func (s *CallService) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRe
 	}
 	span.End(c, final, m.policy) //nolint:contextcheck // what it measures is of the span, not of the RPC
 	s.tell(ctx, c, final, m.policy, span.TraceID())
-	resp := encode(final, req.GetReport())
+	resp := encode(final, report)
 	resp.TraceId, resp.Policy, resp.BrokerId, resp.Replayed = span.TraceID(), m.policy, s.cfg.BrokerID, m.replayed
-	return resp, nil
+	return resp, final, nil
 }
 
 // take reads a request and finds the policy that rules it; the table is one from start to end. given: the caller gave the operation id.
@@ -136,11 +142,6 @@ func (s *CallService) log(ctx context.Context, c *call.Call, f *call.Final, poli
 // StreamCall is not built in this version.
 func (*CallService) StreamCall(grpc.BidiStreamingServer[pb.StreamCallRequest, pb.StreamCallResponse]) error {
 	return notBuilt("StreamCall")
-}
-
-// FanOut is not built in this version.
-func (*CallService) FanOut(context.Context, *pb.FanOutRequest) (*pb.FanOutResponse, error) {
-	return nil, notBuilt("FanOut")
 }
 
 // traceContext is the caller's W3C Trace Context. Two traceparents are none, and without one the tracestate means nothing (Trace

@@ -41,6 +41,8 @@ type Call struct {
 	Arrived time.Time
 	// Deadline is the caller's; the zero time when none was sent.
 	Deadline time.Time
+	// Latest is when the work must be over at the latest, whatever deadline and margins say; zero: they alone rule.
+	Latest time.Time
 	// Before is what earlier calls under the same id left behind; the zero value: nothing.
 	Before Before
 	// Dispatch is which one this is of a deferred call; zero: the call is none.

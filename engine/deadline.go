@@ -33,5 +33,9 @@ func WorkDeadline(c *call.Call, d *policy.Deadline) time.Time {
 	if d.CallerMargin != nil {
 		margin = *d.CallerMargin
 	}
-	return deadline.Add(-max(margin, c.Reserve))
+	work := deadline.Add(-max(margin, c.Reserve))
+	if !c.Latest.IsZero() && c.Latest.Before(work) {
+		return c.Latest
+	}
+	return work
 }

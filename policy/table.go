@@ -98,6 +98,17 @@ func (t *Table) Resolve(c *call.Call) *Effective {
 	return t.effective(t.index.find(nil, c))
 }
 
+// Default gives the values where no policy matches but policies/default.
+func (t *Table) Default() *Effective {
+	t.mu.RLock()
+	e := t.memo[""] // the key of no rules
+	t.mu.RUnlock()
+	if e != nil {
+		return e
+	}
+	return t.keepIfNew("", t.effective(nil))
+}
+
 // PathScoped reports whether a policy with a path prefix covers a host (spelled as in [call.Target]), whatever else it matches:
 // there a path must have one reading only (contract §1: no %2f, no %5c).
 func (t *Table) PathScoped(host string) bool {

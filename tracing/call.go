@@ -13,17 +13,29 @@ import (
 	"github.com/sallyport/sallyport/call"
 )
 
-// rpcName is the name of a call's span (OTel semantic conventions for RPC: package.service/method).
-const rpcName = "sallyport.v1.CallService/Call"
+// rpcName and fanOutName are the names of the spans of calls and fan-outs (OTel semantic conventions for RPC: package.service/method).
+const (
+	rpcName    = "sallyport.v1.CallService/Call"
+	fanOutName = "sallyport.v1.CallService/FanOut"
+)
 
 // dispatchName is the name of the span of a dispatch of a deferred call.
 const dispatchName = "sallyport dispatch"
 
-func rpcAttributes() []attribute.KeyValue {
+func rpcAttributes(name string) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("rpc.system.name", "grpc"),
-		attribute.String("rpc.method", rpcName),
+		attribute.String("rpc.method", name),
 	}
+}
+
+// EndFanOut ends the span of a fan-out.
+func (c *Call) EndFanOut(caller, outcome string, branches int) {
+	if c.span == nil {
+		return
+	}
+	c.span.SetAttributes(keyCaller.String(text(caller)), attribute.String("sallyport.fan_out.outcome", outcome), attribute.Int("sallyport.fan_out.branches", branches))
+	c.span.End()
 }
 
 // End counts a call that was taken and ends its span: why it ended, what is known of its effect, and whose it was.

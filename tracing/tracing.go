@@ -61,17 +61,27 @@ type liveAttempt struct {
 // Begin places a call: under the caller's span when traceparent is valid, else at the root of a new trace. An invalid one never
 // fails a call (Trace Context §4.3). The context it returns is the one to make the call with.
 func (o *Observer) Begin(ctx context.Context, traceparent, tracestate string) (context.Context, *Call) {
-	return o.begin(ctx, parentOf(traceparent, tracestate), rpcName, trace.SpanKindServer, rpcAttributes)
+	return o.place(ctx, parentOf(traceparent, tracestate), rpcName, trace.SpanKindServer, rpcAttributes)
+}
+
+// BeginFanOut is Begin for a fan-out, whose branches begin with [Observer.BeginBranch].
+func (o *Observer) BeginFanOut(ctx context.Context, traceparent, tracestate string) (context.Context, *Call) {
+	return o.place(ctx, parentOf(traceparent, tracestate), fanOutName, trace.SpanKindServer, rpcAttributes)
+}
+
+// BeginBranch is Begin for a call that is a branch of f: its span is a child of the fan-out's.
+func (o *Observer) BeginBranch(ctx context.Context, f *Call, tracestate string) (context.Context, *Call) {
+	return o.place(ctx, parentOf(f.traceParent(f.spanID), tracestate), rpcName, trace.SpanKindInternal, rpcAttributes)
 }
 
 // BeginDispatch places a dispatch of the deferred call of that name, at the root of a trace of its own: its submission may be days ago.
 func (o *Observer) BeginDispatch(ctx context.Context, name string) (context.Context, *Call) {
-	return o.begin(ctx, context.Background(), dispatchName, trace.SpanKindInternal, func() []attribute.KeyValue {
+	return o.place(ctx, context.Background(), dispatchName, trace.SpanKindInternal, func(string) []attribute.KeyValue {
 		return []attribute.KeyValue{keyDeferred.String(text(name))}
 	})
 }
 
-func (o *Observer) begin(ctx, above context.Context, name string, kind trace.SpanKind, attributes func() []attribute.KeyValue) (context.Context, *Call) {
+func (o *Observer) place(ctx, above context.Context, name string, kind trace.SpanKind, attributes func(name string) []attribute.KeyValue) (context.Context, *Call) {
 	c := &Call{meter: o.meter}
 	c.live = c.first[:0]
 	if o.tracer == nil {
@@ -80,7 +90,7 @@ func (o *Observer) begin(ctx, above context.Context, name string, kind trace.Spa
 		_, span := o.tracer.Start(above, name, trace.WithSpanKind(kind))
 		c.place.at = span.SpanContext()
 		if span.IsRecording() { // else every sampler would say of the attempts what it said of their call, and nothing is built for them
-			span.SetAttributes(attributes()...)
+			span.SetAttributes(attributes(name)...)
 			c.span = span
 		}
 	}
