@@ -47,7 +47,7 @@ func (o *Observer) begin(above context.Context) (trace.SpanContext, trace.Span) 
 		}), nil
 	}
 	_, span := o.tracer.Start(context.WithValue(above, traceIDKey{}, id), rpcName, trace.WithSpanKind(trace.SpanKindServer)) //nolint:spancheck // [Call.End] or [Call.Refuse] ends it
-	return span.SpanContext(), span //nolint:spancheck // as above
+	return span.SpanContext(), span                                                                                          //nolint:spancheck // as above
 }
 
 // traceIDKey is of the id for a trace that is about to begin.
