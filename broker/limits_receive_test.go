@@ -17,6 +17,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/sallyport/sallyport/call"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
@@ -397,7 +398,7 @@ func (s *cornerStream) Read(n int) (mem.BufferSlice, error) { return s.read(n) }
 // under gives the context of an RPC with that stream, and what is closed when its reading was ended.
 func under(t *testing.T, s grpc.ServerTransportStream) (context.Context, <-chan struct{}) {
 	t.Helper()
-	ctx, err := hangUps(t.Context(), nil)
+	ctx, err := hangUps(t.Context(), &tap.Info{})
 	if err != nil {
 		t.Fatal(err)
 	}
