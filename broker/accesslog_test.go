@@ -30,7 +30,7 @@ func logOf(t *testing.T, accessLog bool, sender engine.Sender, requests ...*pb.C
 	t.Cleanup(func() { operations.Close(context.WithoutCancel(t.Context())) })
 	service := NewCallService(CallConfig{
 		Operations: operations,
-		Engine: engine.New(sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1",
+		Engine:     engine.New(sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1",
 		Log: newLog(out), AccessLog: accessLog,
 	}, compile(t))
 	ctx, err := hangUps(t.Context(), &tap.Info{Header: metadata.Pairs("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")})

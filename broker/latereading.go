@@ -12,7 +12,7 @@ import (
 // tapped is the context of an RPC from its very begin.
 type tapped struct {
 	context.Context //nolint:containedctx // it is a context
-	hangUp context.CancelCauseFunc
+	hangUp          context.CancelCauseFunc
 	// metadata are those of the RPC, for reading only. The names are in lower case, as HTTP/2 has them (RFC 9113 §8.2.1).
 	metadata metadata.MD
 }
