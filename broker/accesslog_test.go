@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/tap"
 
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/egress/guard"
@@ -32,7 +33,10 @@ func logOf(t *testing.T, accessLog bool, sender engine.Sender, requests ...*pb.C
 		Engine:     engine.New(sender, observer, g, engine.NewOrigins()), Observer: observer, BrokerID: "broker-under-test@1",
 		Log: newLog(out), AccessLog: accessLog,
 	}, compile(t))
-	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
+	ctx, err := hangUps(t.Context(), &tap.Info{Header: metadata.Pairs("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, req := range requests {
 		_, _ = service.Call(ctx, req)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/engine"
@@ -147,12 +146,12 @@ func (*CallService) StreamCall(grpc.BidiStreamingServer[pb.StreamCallRequest, pb
 // traceContext is the caller's W3C Trace Context. Two traceparents are none, and without one the tracestate means nothing (Trace
 // Context §3.2, §3.3).
 func traceContext(ctx context.Context) (traceparent, tracestate string) {
-	v := metadata.ValueFromIncomingContext(ctx, "traceparent")
+	v := valuesOf(ctx, "traceparent")
 	if len(v) != 1 {
 		return "", ""
 	}
 	traceparent = v[0]
-	if v := metadata.ValueFromIncomingContext(ctx, "tracestate"); len(v) == 1 {
+	if v := valuesOf(ctx, "tracestate"); len(v) == 1 {
 		tracestate = v[0]
 	}
 	return traceparent, tracestate

@@ -5,22 +5,50 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/tap"
 )
 
-type hangUpKey struct{}
+// tapped is the context of an RPC from its very begin.
+type tapped struct {
+	context.Context //nolint:containedctx // it is a context
+	hangUp          context.CancelCauseFunc
+	// metadata are those of the RPC, for reading only. The names are in lower case, as HTTP/2 has them (RFC 9113 §8.2.1).
+	metadata metadata.MD
+}
+
+type tappedKey struct{}
+
+// Value gives the context itself under its own key.
+func (t *tapped) Value(key any) any {
+	if _, ok := key.(tappedKey); ok {
+		return t
+	}
+	return t.Context.Value(key)
+}
 
 // hangUps gives every RPC the means to end its reading, which gRPC ties to the context that a tap handle returns and to no later
 // one. The handle refuses nothing itself: grpc-go keeps the timer of an RPC refused here until the deadline its client chose, so that
 // refusals would pile up.
-func hangUps(ctx context.Context, _ *tap.Info) (context.Context, error) {
+func hangUps(ctx context.Context, info *tap.Info) (context.Context, error) {
 	ctx, hangUp := context.WithCancelCause(ctx) // ended by its parent, when the RPC is over
-	return context.WithValue(ctx, hangUpKey{}, hangUp), nil
+	return &tapped{Context: ctx, hangUp: hangUp, metadata: info.Header}, nil
 }
 
 func hangUpOf(ctx context.Context) (hangUp context.CancelCauseFunc, ok bool) {
-	hangUp, ok = ctx.Value(hangUpKey{}).(context.CancelCauseFunc)
-	return hangUp, ok
+	if t, ok := ctx.Value(tappedKey{}).(*tapped); ok {
+		return t.hangUp, true
+	}
+	return nil, false
+}
+
+// valuesOf are the values of a field in the metadata of an RPC. The name is in lower case. [metadata.ValueFromIncomingContext] would copy
+// them, and look at every name there is for one that is not.
+func valuesOf(ctx context.Context, name string) []string {
+	if t, ok := ctx.Value(tappedKey{}).(*tapped); ok {
+		return t.metadata[name]
+	}
+	return nil
 }
 
 // received is a stream whose messages come in through a reception.

@@ -42,7 +42,8 @@ const (
 // that, for it costs its caller more to send it again.
 type reception struct {
 	places int
-	most   int // bytes of a message
+	most   int       // bytes of a message
+	spare  sync.Pool // of *arrival, see [reception.arrival]
 
 	mu     sync.Mutex // protects the fields below
 	here   *list.List // of *arrival, from the oldest
@@ -99,13 +100,33 @@ func (r *reception) receive(ctx context.Context, whose string, into any, only bo
 	if !ok {
 		return untapped()
 	}
-	a := &arrival{whose: whose, within: timeToReceive(ctx), hangUp: hangUp}
+	a := r.arrival(whose, hangUp)
 	if !r.begin(a) {
 		return draining()
 	}
-	a.timer = time.AfterFunc(a.within, func() { r.giveUp(a, tooLate) })
+	r.expect(a, timeToReceive(ctx))
 	defer func() { err = cmp.Or(r.end(a), err) }()
 	return r.read(ctx, w, a, into, only)
+}
+
+// arrival gives one that has left and that nobody knows any more, with its timer, or a new one.
+func (r *reception) arrival(whose string, hangUp context.CancelCauseFunc) *arrival {
+	a, ok := r.spare.Get().(*arrival)
+	if !ok {
+		a = &arrival{}
+	}
+	a.whose, a.hangUp = whose, hangUp
+	return a
+}
+
+// expect gives the arrival up after that time.
+func (r *reception) expect(a *arrival, within time.Duration) {
+	a.within = within
+	if a.timer == nil {
+		a.timer = time.AfterFunc(within, func() { r.giveUp(a, tooLate) })
+		return
+	}
+	a.timer.Reset(within)
 }
 
 // timeToReceive ends before the deadline of the RPC, so that its caller hears of it from here and not from its own library, which
@@ -245,9 +266,13 @@ func (r *reception) leaveLocked(a *arrival) {
 // end gives back what the arrival took. The error is that of a message that was given up, even where it came whole in that moment:
 // its context has ended, and a call under it would look cancelled by its caller.
 func (r *reception) end(a *arrival) error {
-	a.timer.Stop()
+	stopped := a.timer.Stop()
 	switch r.leave(a) {
 	case notRefused:
+		if stopped && a.granted == nil { // else somebody may be about to give it up, or has it from the queue
+			a.whose, a.hangUp = "", nil
+			r.spare.Put(a)
+		}
 		return nil
 	case tooLate:
 		return refusal(codes.DeadlineExceeded, reasonInvalidRequest, fmt.Sprintf("the message did not arrive whole within %s", a.within.Round(time.Millisecond)))

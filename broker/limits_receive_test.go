@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"math"
 	"net"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/sallyport/sallyport/call"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
@@ -397,7 +399,7 @@ func (s *cornerStream) Read(n int) (mem.BufferSlice, error) { return s.read(n) }
 // under gives the context of an RPC with that stream, and what is closed when its reading was ended.
 func under(t *testing.T, s grpc.ServerTransportStream) (context.Context, <-chan struct{}) {
 	t.Helper()
-	ctx, err := hangUps(t.Context(), nil)
+	ctx, err := hangUps(t.Context(), &tap.Info{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,4 +452,54 @@ func TestNothingIsReceivedAfterTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 	leftEmpty(t, r, 1)
+}
+
+// An arrival that left in order is used again, with its timer: for the new message it must be as if it were new. One that was given up
+// is not, since whoever gave it up may still be about to hang up.
+func TestArrivalUsedAgainHasItsOwnTimeAndEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReception(10, 0, maxMessage)
+		receive := func(within time.Duration) (*arrival, <-chan error) {
+			hungUp := make(chan error, 1) // never closed
+			a := r.arrival("a", func(cause error) { hungUp <- cause })
+			if !r.begin(a) {
+				t.Fatal("no place")
+			}
+			r.expect(a, within)
+			return a, hungUp
+		}
+		for _, within := range []time.Duration{time.Second, time.Minute, time.Millisecond} {
+			for range 11 { // an odd number in all: a timer that was not set again is not used a third time
+				a, hungUp := receive(within)
+				if err := r.end(a); err != nil || len(hungUp) != 0 {
+					t.Fatalf("in order: %v, hung up %d", err, len(hungUp))
+				}
+			}
+		}
+		a, hungUp := receive(30 * time.Second)
+		time.Sleep(30*time.Second - 1)
+		synctest.Wait()
+		if len(hungUp) != 0 {
+			t.Fatal("given up before its time")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		select {
+		case cause := <-hungUp:
+			if !errors.Is(cause, errGivenUp) {
+				t.Fatal(cause)
+			}
+		default:
+			t.Fatal("not given up in time")
+		}
+		if err := r.end(a); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("%v", err)
+		}
+		for range 10 {
+			if b, _ := receive(time.Second); b == a {
+				t.Fatal("an arrival that was given up is used again")
+			}
+		}
+		r.close()
+	})
 }

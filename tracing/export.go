@@ -43,7 +43,7 @@ func New(ctx context.Context, env Environment, version string, log *slog.Logger)
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", name, protocol, err)
 		}
-		o = newObserver(out, res, env.numberOr("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize), lost, log)
+		o = newObserver(out, env.sampler(), res, env.numberOr("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize), lost, log)
 	}
 	readers, err := metricReaders(ctx, env.metrics(), res, log)
 	if err != nil {
@@ -82,14 +82,14 @@ func whoWeAre(ctx context.Context, version string) (*resource.Resource, error) {
 	return res, nil
 }
 
-// newObserver puts the queue between the spans and the exporter. Its times and the sampler come from OTEL_BSP_* and
-// OTEL_TRACES_SAMPLER, which the SDK reads itself.
-func newObserver(out sdktrace.SpanExporter, res *resource.Resource, capacity int, lost *losses, log *slog.Logger) *Observer {
+// newObserver puts the queue between the spans and the exporter. Its times come from OTEL_BSP_*, which the SDK reads itself.
+func newObserver(out sdktrace.SpanExporter, sampler sdktrace.Sampler, res *resource.Resource, capacity int, lost *losses, log *slog.Logger) *Observer {
 	b := &backlog{losses: lost, capacity: int64(capacity)}
 	e := &exporter{out: out, backlog: b, log: log, ended: make(chan struct{})}
 	batches := sdktrace.NewBatchSpanProcessor(e, sdktrace.WithMaxQueueSize(capacity))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(queue{batches, b}), sdktrace.WithResource(res))
-	return &Observer{provider: provider, exporter: e, tracer: provider.Tracer("github.com/sallyport/sallyport")}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(queue{batches, b}), sdktrace.WithResource(res),
+		sdktrace.WithSampler(sampler), sdktrace.WithIDGenerator(ids{}))
+	return &Observer{provider: provider, exporter: e, sampler: sampler, tracer: provider.Tracer("github.com/sallyport/sallyport")}
 }
 
 func newExporter(ctx context.Context, protocol string) (sdktrace.SpanExporter, error) {

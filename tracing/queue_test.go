@@ -95,7 +95,7 @@ func TestSpansDroppedByAFullQueueAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
 		lost := &losses{}
-		o := newObserver(slowExporter{10 * time.Second}, resource.Empty(), 10, lost, plainLog(&log))
+		o := newObserver(slowExporter{10 * time.Second}, sdktrace.AlwaysSample(), resource.Empty(), 10, lost, plainLog(&log))
 		spans(t, o, 25) // 10 are taken: those of an export count
 		synctest.Wait()
 		time.Sleep(11 * time.Second)
@@ -133,7 +133,7 @@ func TestSpansDroppedByAFullQueueAreCounted(t *testing.T) {
 func TestNothingIsSaidOfAQueueThatWasNeverFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		o := newObserver(slowExporter{}, resource.Empty(), 10, &losses{}, plainLog(&log))
+		o := newObserver(slowExporter{}, sdktrace.AlwaysSample(), resource.Empty(), 10, &losses{}, plainLog(&log))
 		for range 5 {
 			spans(t, o, 10)
 			time.Sleep(10 * time.Second)
@@ -162,7 +162,7 @@ func TestCloseWaitsForTheExportItGivesUp(t *testing.T) {
 				const while = 50 * time.Millisecond
 				var log lines
 				h, lost := &hungExporter{shut: make(chan struct{}), while: while}, &losses{}
-				o := newObserver(h, resource.Empty(), 10, lost, plainLog(&log))
+				o := newObserver(h, sdktrace.AlwaysSample(), resource.Empty(), 10, lost, plainLog(&log))
 				spans(t, o, 3)
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), tt.ends)

@@ -33,6 +33,7 @@ import (
 type Observer struct {
 	meter    *meter       // nil: nothing is counted
 	tracer   trace.Tracer // nil: nothing is exported
+	sampler  sdktrace.Sampler
 	provider *sdktrace.TracerProvider
 	exporter *exporter
 }
@@ -87,11 +88,9 @@ func (o *Observer) place(ctx, above context.Context, name string, kind trace.Spa
 	if o.tracer == nil {
 		c.place.at = placeOf(trace.SpanContextFromContext(above))
 	} else {
-		_, span := o.tracer.Start(above, name, trace.WithSpanKind(kind))
-		c.place.at = span.SpanContext()
-		if span.IsRecording() { // else every sampler would say of the attempts what it said of their call, and nothing is built for them
-			span.SetAttributes(attributes(name)...)
-			c.span = span
+		c.place.at, c.span = o.begin(above, name, kind)
+		if c.span != nil { // else every sampler would say of the attempts what it said of their call, and nothing is built for them
+			c.span.SetAttributes(attributes(name)...)
 		}
 	}
 	c.spanID = c.place.at.SpanID()
@@ -116,14 +115,25 @@ func parentOf(traceparent, tracestate string) context.Context {
 
 // placeOf gives a call its place where nothing is exported. The caller's sampling decision is passed on.
 func placeOf(parent trace.SpanContext) trace.SpanContext {
-	id := parent.TraceID()
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: traceIDUnder(parent), SpanID: newSpanID(), TraceFlags: parent.TraceFlags() & trace.FlagsSampled,
+	})
+}
+
+// traceIDUnder is that of the parent, or of a new trace where there is none.
+func traceIDUnder(parent trace.SpanContext) trace.TraceID {
+	if id := parent.TraceID(); id.IsValid() {
+		return id
+	}
+	return newTraceID()
+}
+
+func newTraceID() (id trace.TraceID) {
 	for !id.IsValid() { // all zero is the one id that is none
 		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 		binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	}
-	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: id, SpanID: newSpanID(), TraceFlags: parent.TraceFlags() & trace.FlagsSampled,
-	})
+	return id
 }
 
 func newSpanID() (id trace.SpanID) {
