@@ -74,13 +74,13 @@ func (f *fanOut) take(ctx context.Context, req *pb.FanOutRequest) error {
 		c, problems := decode(ctx, b.GetCall(), callerOf(ctx), f.arrived)
 		d := decoder{}
 		reserve := d.duration("reserve_after", b.GetReserveAfter())
-		violations = append(violations, under(field, d.violations)...)
+		violations = append(violations, prefixed(field, d.violations)...)
 		p, given := (*policy.Effective)(nil), false
 		if len(problems) == 0 {
 			p = table.Match(c)
 			given, problems = fit(c, b.GetCall().GetRequest().GetHeaders(), p, table)
 		}
-		violations = append(violations, under(field+"call.", problems)...)
+		violations = append(violations, prefixed(field+"call.", problems)...)
 		c.Deadline, c.Latest = deadline, work.Add(-reserve)
 		most := uint64(fanOutAnswers / len(req.GetBranches()))
 		if c.MaxResponseBytes == 0 || c.MaxResponseBytes > most {
@@ -160,8 +160,8 @@ func fanOutProblems(req *pb.FanOutRequest) []*call.InvalidError {
 	return d.violations
 }
 
-// under puts the fields of violations into another one.
-func under(field string, violations []*call.InvalidError) []*call.InvalidError {
+// prefixed puts the fields of violations into another one.
+func prefixed(field string, violations []*call.InvalidError) []*call.InvalidError {
 	var all []*call.InvalidError
 	for _, v := range violations {
 		all = append(all, &call.InvalidError{Field: field + v.Field, Problem: v.Problem})

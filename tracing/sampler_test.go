@@ -36,7 +36,7 @@ func TestSamplesAsTheSDKWould(t *testing.T) {
 func sameAnswer(t *testing.T, ours *Observer, theirs trace.Tracer, parent trace.SpanContext) {
 	t.Helper()
 	above := trace.ContextWithRemoteSpanContext(t.Context(), parent)
-	place, span := ours.begin(above)
+	place, span := ours.begin(above, rpcName, trace.SpanKindServer)
 	_, made := theirs.Start(context.WithValue(above, traceIDKey{}, place.TraceID()), rpcName)
 	if got, want := place.WithSpanID(trace.SpanID{}), made.SpanContext().WithSpanID(trace.SpanID{}); !got.Equal(want) {
 		t.Fatalf("under %v: %v, the SDK has %v", parent, got, want)
