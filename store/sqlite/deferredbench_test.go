@@ -63,7 +63,7 @@ func BenchmarkDeferredSubmit(b *testing.B) {
 						begin := time.Now()
 						if one.rate > 0 { // late is late for all that follow
 							begin = start.Add(time.Duration(n) * time.Second / time.Duration(one.rate))
-							time.Sleep(time.Until(begin))
+							<-time.NewTimer(time.Until(begin)).C
 						}
 						_, stored, err := d.Submit(b.Context(), aDeferred(idOf(n), anOrigin, begin))
 						if err != nil || !stored {
