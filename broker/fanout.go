@@ -70,7 +70,7 @@ func (f *fanOut) take(ctx context.Context, req *pb.FanOutRequest) error {
 	table := f.service.table.Load()
 	deadline, work := f.ends(ctx, table)
 	for i, b := range req.GetBranches() {
-		field := fmt.Sprintf("branches[%d].", i)
+		field := fmt.Sprintf("branches[%d]", i)
 		c, problems := decode(ctx, b.GetCall(), callerOf(ctx), f.arrived)
 		d := decoder{}
 		reserve := d.duration("reserve_after", b.GetReserveAfter())
@@ -80,7 +80,7 @@ func (f *fanOut) take(ctx context.Context, req *pb.FanOutRequest) error {
 			p = table.Match(c)
 			given, problems = fit(c, b.GetCall().GetRequest().GetHeaders(), p, table)
 		}
-		violations = append(violations, prefixed(field+"call.", problems)...)
+		violations = append(violations, prefixed(field+".call", problems)...)
 		c.Deadline, c.Latest = deadline, work.Add(-reserve)
 		most := uint64(fanOutAnswers / len(req.GetBranches()))
 		if c.MaxResponseBytes == 0 || c.MaxResponseBytes > most {
@@ -158,15 +158,6 @@ func fanOutProblems(req *pb.FanOutRequest) []*call.InvalidError {
 		}
 	}
 	return d.violations
-}
-
-// prefixed puts the fields of violations into another one.
-func prefixed(field string, violations []*call.InvalidError) []*call.InvalidError {
-	var all []*call.InvalidError
-	for _, v := range violations {
-		all = append(all, &call.InvalidError{Field: field + v.Field, Problem: v.Problem})
-	}
-	return all
 }
 
 // make makes the branches.
