@@ -70,7 +70,7 @@ func refusals(ctx context.Context, t *testing.T, conn *grpc.ClientConn, code cod
 		case code != codes.Unimplemented:
 		case strings.HasSuffix(m, "/ListOperations"):
 			wantCode, wantReason = codes.OK, ""
-		case m == pb.CallService_Call_FullMethodName, strings.HasSuffix(m, "Operation"):
+		case m == pb.CallService_Call_FullMethodName, m == pb.CallService_FanOut_FullMethodName, strings.HasSuffix(m, "Operation"):
 			wantCode, wantReason = codes.InvalidArgument, "INVALID_REQUEST"
 		}
 		if err := do(ctx, conn, m); status.Code(err) != wantCode || unsent(err) != wantReason {
