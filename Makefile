@@ -90,9 +90,10 @@ jaeger: tools-jaeger ## run Jaeger on loopback: it takes traces at port 4317 and
 	  --admin.http.host-port=127.0.0.1:14269
 
 .PHONY: bench
-bench: ## measure (figures in docs)
+bench: build ## measure (figures in docs)
 	go run ./bench
 	go run ./bench -operations
+	go run ./bench -deferred
 
 .PHONY: crash
 crash: ## audit of effects: kill the broker under load for minutes and count what was done twice (docs/crash.md)

@@ -8,6 +8,7 @@
 //	go run ./bench -rounds 5 -seconds 3 -concurrency 64,256
 //	go run ./bench -inflight 10000
 //	go run ./bench -operations
+//	go run ./bench -deferred -broker bin/sallyport
 package main
 
 import (
@@ -30,6 +31,7 @@ const (
 	maxConcurrency = 4096
 	maxRate        = 5000
 	maxOrigins     = 50_000
+	maxWaiting     = 2_000_000
 	// warmUp opens the connections and fills the pools before a cell is measured.
 	warmUp = 500 * time.Millisecond
 )
@@ -46,6 +48,9 @@ type options struct {
 	rate        int
 	origins     int
 	operations  bool
+	deferred    bool
+	broker      string
+	waiting     int
 }
 
 func main() {
@@ -69,6 +74,8 @@ func bench(ctx context.Context, args []string) error {
 	switch {
 	case o.inFlight > 0:
 		return inFlight(ctx, o.inFlight)
+	case o.deferred:
+		return deferredCalls(ctx, &o)
 	case o.operations:
 		return operations(ctx, &o)
 	case o.origins > 0:
@@ -104,6 +111,9 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.profile, "profile", "", "after the rounds, write a CPU profile of the broker to this file")
 	fs.IntVar(&o.rate, "rate", 1000, "calls a second of the open loop; 0 leaves it out")
 	fs.IntVar(&o.origins, "origins", 0, "measure the broker's memory after one call to each of so many origins, and nothing else")
+	fs.BoolVar(&o.deferred, "deferred", false, "measure deferred calls of the program -broker, with a store on this disk, and nothing else")
+	fs.StringVar(&o.broker, "broker", "bin/sallyport", "with -deferred: the broker, built by make build")
+	fs.IntVar(&o.waiting, "waiting", 100_000, "with -deferred: how many calls wait for tomorrow while it is watched")
 	fs.BoolVar(&o.operations, "operations", false, "measure what an operation id costs, with a ledger on this disk, and nothing else")
 	fs.IntVar(&o.inFlight, "inflight", 0, "measure the broker's memory with so many calls in flight, and nothing else")
 	if err := fs.Parse(args); err != nil {
@@ -114,6 +124,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.rate < 0 || o.rate > maxRate || o.origins < 0 || o.origins > maxOrigins {
 		return o, fmt.Errorf("give a -rate up to %d and -origins up to %d", maxRate, maxOrigins)
+	}
+	if o.waiting < 0 || o.waiting > maxWaiting {
+		return o, fmt.Errorf("-waiting %d: give up to %d", o.waiting, maxWaiting)
 	}
 	if o.inFlight < 0 || o.inFlight > maxInFlight {
 		return o, fmt.Errorf("-inflight %d: give 1 to %d", o.inFlight, maxInFlight)

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"math"
 	"net"
 	"strings"
