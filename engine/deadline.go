@@ -22,6 +22,17 @@ func Margin(allowed time.Duration) time.Duration {
 // WorkDeadline is the instant at which the broker's work must be over: the caller's deadline, or the default when it sent none,
 // never later than max_timeout, less the time that is kept free for the way back (semantics.md §1.1, §1.2).
 func WorkDeadline(c *call.Call, d *policy.Deadline) time.Time {
+	deadline := Deadline(c, d)
+	margin := Margin(deadline.Sub(c.Arrived))
+	if d.CallerMargin != nil {
+		margin = *d.CallerMargin
+	}
+	return deadline.Add(-max(margin, c.Reserve))
+}
+
+// Deadline is the instant at which the caller has his answer, or none: his deadline, or the default when he sent none, never later than
+// max_timeout (semantics.md §1.1).
+func Deadline(c *call.Call, d *policy.Deadline) time.Time {
 	deadline := c.Deadline
 	if deadline.IsZero() {
 		deadline = c.Arrived.Add(d.DefaultTimeout)
@@ -29,9 +40,5 @@ func WorkDeadline(c *call.Call, d *policy.Deadline) time.Time {
 	if latest := c.Arrived.Add(d.MaxTimeout); deadline.After(latest) {
 		deadline = latest
 	}
-	margin := Margin(deadline.Sub(c.Arrived))
-	if d.CallerMargin != nil {
-		margin = *d.CallerMargin
-	}
-	return deadline.Add(-max(margin, c.Reserve))
+	return deadline
 }
