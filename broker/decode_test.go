@@ -127,7 +127,9 @@ func TestUnusableRequestsNameTheirFields(t *testing.T) {
 		{"deferral without an id", func(r *pb.CallRequest) {
 			r.AllowDeferral, r.ExpireTime = true, timestamppb.New(time.Now().Add(time.Hour))
 		}, "operation_id"},
-		{"deferral that is over", func(r *pb.CallRequest) { r.AllowDeferral, r.OperationId, r.ExpireTime = true, "id", timestamppb.New(time.Unix(1, 0)) }, "expire_time"},
+		{"deferral that is over", func(r *pb.CallRequest) {
+			r.AllowDeferral, r.OperationId, r.ExpireTime = true, "id", timestamppb.New(time.Unix(1, 0))
+		}, "expire_time"},
 		{"deferral without an end", func(r *pb.CallRequest) { r.AllowDeferral, r.OperationId = true, "id" }, "expire_time"},
 		{"everything at once", func(r *pb.CallRequest) {
 			r.Request = &pb.HttpRequest{Method: "A B", Url: "//" + hush, Headers: []*pb.HttpHeader{{Name: "\n"}}}

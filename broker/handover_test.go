@@ -198,7 +198,9 @@ func TestWhatDoesNotGoOn(t *testing.T) {
 		{"given up before the next attempt", func(p *policy.Rule) {
 			p.Retry.Backoff = policy.BackoffRule{Base: new(2 * time.Hour), Cap: new(2 * time.Hour), Jitter: new(backoff.JitterNone)}
 		}, nil, nil, pb.Outcome_OUTCOME_DEADLINE_EXCEEDED, pb.NextStep_NEXT_STEP_RETRY, false},
-		{"no time for the write", func(p *policy.Rule) { p.Deadline.CallerMargin, p.Deadline.MaxTimeout = new(time.Duration(0)), new(200*time.Millisecond) }, nil, nil, pb.Outcome_OUTCOME_DEADLINE_EXCEEDED, pb.NextStep_NEXT_STEP_RETRY, false},
+		{"no time for the write", func(p *policy.Rule) {
+			p.Deadline.CallerMargin, p.Deadline.MaxTimeout = new(time.Duration(0)), new(200*time.Millisecond)
+		}, nil, nil, pb.Outcome_OUTCOME_DEADLINE_EXCEEDED, pb.NextStep_NEXT_STEP_RETRY, false},
 		{"somebody has the id", nil, nil, &taken, pb.Outcome_OUTCOME_DEADLINE_EXCEEDED, pb.NextStep_NEXT_STEP_RETRY, false},
 		{"the store fails", nil, nil, &full, pb.Outcome_OUTCOME_DEADLINE_EXCEEDED, pb.NextStep_NEXT_STEP_RETRY_SAME_ID, true},
 	} {
