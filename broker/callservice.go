@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/deferred"
 	"github.com/sallyport/sallyport/engine"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 	"github.com/sallyport/sallyport/operation"
@@ -22,6 +23,7 @@ type CallService struct {
 	cfg      CallConfig
 	table    atomic.Pointer[policy.Table]
 	capacity *capacity
+	queue    *deferred.Queue // nil: no call goes on as a deferred one
 }
 
 // CallConfig is what a CallService stands on; everything but Operations, AccessLog and Limits is required.
@@ -91,6 +93,9 @@ func (s *CallService) run(ctx context.Context, c *call.Call, p *policy.Effective
 	s.tell(ctx, c, final, m.policy, span.TraceID())
 	resp := encode(final, report)
 	resp.TraceId, resp.Policy, resp.BrokerId, resp.Replayed = span.TraceID(), m.policy, s.cfg.BrokerID, m.replayed
+	if m.deferred != "" {
+		resp.DeferredCall = deferredPrefix + m.deferred
+	}
 	return resp, final, nil
 }
 

@@ -45,7 +45,7 @@ func decode(ctx context.Context, req *pb.CallRequest, caller string, now time.Ti
 		d.add("request.body", "a TRACE request has no body (RFC 9110 §9.3.8); leave it empty")
 	}
 	d.labels(c.Labels)
-	d.deferral(req)
+	c.Deferral = d.deferral(req, now)
 	if deadline, ok := ctx.Deadline(); ok {
 		c.Deadline = deadline
 	}
@@ -172,18 +172,22 @@ func (d *decoder) labels(labels map[string]string) {
 	}
 }
 
-func (d *decoder) deferral(req *pb.CallRequest) {
+func (d *decoder) deferral(req *pb.CallRequest, now time.Time) *call.Deferral {
 	expire := req.GetExpireTime()
 	if expire != nil && expire.CheckValid() != nil {
 		d.add("expire_time", "not a valid time; give one in RFC 3339 form")
 	}
 	if !req.GetAllowDeferral() {
-		return
+		return nil
 	}
 	if req.GetOperationId() == "" {
 		d.add("operation_id", "allow_deferral needs an operation id, under which the call goes on")
 	}
-	if expire == nil {
+	switch {
+	case expire == nil:
 		d.add("expire_time", "allow_deferral needs the time at which the call is given up")
+	case expire.CheckValid() == nil && !expire.AsTime().After(now):
+		d.add("expire_time", "is in the past; give the time at which the call is given up, or leave allow_deferral out")
 	}
+	return &call.Deferral{Expire: expire.AsTime(), Encode: func(maxAttempts uint32) ([]byte, error) { return encodeKept(req, maxAttempts) }}
 }

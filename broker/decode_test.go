@@ -124,7 +124,12 @@ func TestUnusableRequestsNameTheirFields(t *testing.T) {
 		{"a long label value", func(r *pb.CallRequest) { r.Labels = map[string]string{"x": strings.Repeat("x", 1025)} }, "labels"},
 		{"invalid expire_time", func(r *pb.CallRequest) { r.ExpireTime = &timestamppb.Timestamp{Nanos: -1} }, "expire_time"},
 		{"deferral without id and end", func(r *pb.CallRequest) { r.AllowDeferral = true }, "operation_id expire_time"},
-		{"deferral without an id", func(r *pb.CallRequest) { r.AllowDeferral, r.ExpireTime = true, timestamppb.Now() }, "operation_id"},
+		{"deferral without an id", func(r *pb.CallRequest) {
+			r.AllowDeferral, r.ExpireTime = true, timestamppb.New(time.Now().Add(time.Hour))
+		}, "operation_id"},
+		{"deferral that is over", func(r *pb.CallRequest) {
+			r.AllowDeferral, r.OperationId, r.ExpireTime = true, "id", timestamppb.New(time.Unix(1, 0))
+		}, "expire_time"},
 		{"deferral without an end", func(r *pb.CallRequest) { r.AllowDeferral, r.OperationId = true, "id" }, "expire_time"},
 		{"everything at once", func(r *pb.CallRequest) {
 			r.Request = &pb.HttpRequest{Method: "A B", Url: "//" + hush, Headers: []*pb.HttpHeader{{Name: "\n"}}}
@@ -173,7 +178,7 @@ func TestEdgesOfWhatIsTaken(t *testing.T) {
 			r.RepeatSafety, r.Criticality, r.Report = pb.RepeatSafety_REPEAT_SAFETY_IDEMPOTENT, pb.Criticality_CRITICALITY_SHEDDABLE, pb.Report_REPORT_BRIEF
 		}},
 		{"deferral with all it needs", func(r *pb.CallRequest) {
-			r.AllowDeferral, r.OperationId, r.ExpireTime = true, "id", timestamppb.Now()
+			r.AllowDeferral, r.OperationId, r.ExpireTime = true, "id", timestamppb.New(time.Now().Add(time.Hour))
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -23,11 +23,20 @@ import (
 	"github.com/sallyport/sallyport/store/memory"
 )
 
-// deferredService keeps calls in memory, for the broker under test.
-func (r *running) deferredService(t testing.TB) *DeferredService {
+// keptCalls are a store of deferred calls.
+type keptCalls interface {
+	deferred.Store
+	deferred.Keeper
+}
+
+// deferredService keeps calls for the broker under test.
+func (r *running) deferredService(t testing.TB, kept keptCalls) *DeferredService {
 	t.Helper()
-	kept := memory.NewDeferred(nil)
+	if kept == nil {
+		kept = memory.NewDeferred(nil)
+	}
 	q := deferred.New(deferred.Config{Store: kept, Keeper: kept, Dispatcher: NewDispatcher(r.service), Log: newLog(r.log), AtOnce: 16})
+	r.service.HandOverTo(q)
 	q.Run()
 	t.Cleanup(func() { q.Close(context.WithoutCancel(t.Context())) })
 	return NewDeferredService(r.service, q)

@@ -46,6 +46,7 @@ type setup struct {
 	ledger     operation.Ledger  // nil: the memory ledger itself
 	replicas   bool              // several brokers without a shared ledger
 	deferral   bool              // there is a DeferredService
+	kept       keptCalls         // of that; nil: in memory
 }
 
 // running is a broker on a real port of loopback, with a client.
@@ -105,7 +106,7 @@ func start(t testing.TB, s setup) *running {
 		cfg.Services = []Service{r.policyService(t, s)}
 	}
 	if s.deferral {
-		cfg.Deferred = r.deferredService(t)
+		cfg.Deferred = r.deferredService(t, s.kept)
 	}
 	if s.with != nil {
 		s.with(&cfg)

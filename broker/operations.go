@@ -43,6 +43,7 @@ type made struct {
 	call.Final
 	policy   string
 	replayed bool
+	deferred string // the id of the deferred call that has the operation, with OUTCOME_DEFERRED
 }
 
 // make has the call made: under its operation id by the ledger of operations, else at once. room is given back when nothing of the call
@@ -60,7 +61,7 @@ func (s *CallService) make(ctx context.Context, c *call.Call, p *policy.Effectiv
 	defer sending.giveBack()
 	ask := &operation.Ask{
 		Call: c, Policy: p.Policy, Work: engine.WorkDeadline(c, &p.Deadline), Send: sending.do,
-		MustNotRepeat: p.Repeatability(c) == policy.RepeatNever,
+		MustNotRepeat: p.Repeatability(c) == policy.RepeatNever, HandOver: s.handOver(c, p),
 	}
 	if p.Keyed(c) {
 		ask.KeyField, ask.KeyTTL = p.Idempotency.Header, p.Idempotency.KeyTTL
@@ -75,7 +76,7 @@ func (s *CallService) make(ctx context.Context, c *call.Call, p *policy.Effectiv
 		}
 		return made{}, ledgerError(err)
 	}
-	return made{answer.Final, answer.Policy, answer.Replayed}, nil
+	return made{answer.Final, answer.Policy, answer.Replayed, answer.Deferred}, nil
 }
 
 // maker is the engine.

@@ -49,10 +49,20 @@ type Call struct {
 	Dispatch Dispatch
 	// DuplicatesAccepted: whoever submitted a deferred call would have it twice rather than not at all.
 	DuplicatesAccepted bool
+	// Deferral is set where the caller allows the call to go on as a deferred one; nil: he does not.
+	Deferral *Deferral
 	// MayRunOn: somebody waits for a sent attempt that outlives the caller (semantics.md §3, late answers).
 	MayRunOn bool
 	// Labels go to the call's span, never to the upstream.
 	Labels map[string]string
+}
+
+// Deferral is what a call needs to go on as a deferred one.
+type Deferral struct {
+	// Expire is when that is given up, on the wall clock.
+	Expire time.Time
+	// Encode gives the call in the form in which a deferred one is kept, with that many attempts at most (0: as the policy says).
+	Encode func(maxAttempts uint32) ([]byte, error)
 }
 
 // Dispatch tells dispatches of a deferred call apart: each is a call of one attempt, without the free resend (semantics.md §11).

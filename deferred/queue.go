@@ -109,10 +109,14 @@ func (q *Queue) At(t time.Time) time.Time {
 	return q.now().Add(t.Sub(time.Now().Round(0)))
 }
 
-// Submit keeps a call. It is [ErrConflict] for an id that stands for something else. Instants in r are of the queue's own time.
+// Submit keeps a call. It is [ErrConflict] for an id that stands for something else. Instants in r are of the queue's own time. One that was
+// made directly before has Created, since when its attempts are timed.
 func (q *Queue) Submit(ctx context.Context, r *Record) (Record, bool, error) {
 	now := q.now()
-	r.Created, r.Updated, r.NextAttempt = now, now, now
+	r.Updated, r.NextAttempt = now, now
+	if r.Created.IsZero() {
+		r.Created = now
+	}
 	r.Tried = uint32(len(r.Attempts)) //nolint:gosec // those of one call that is handed over
 	r.State = StatePending
 	if r.Tried > 0 {

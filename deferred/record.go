@@ -66,6 +66,10 @@ type Record struct {
 	Labels      map[string]string
 	Delivery    Delivery
 
+	// Lead is of a direct call that goes on as this one: the epoch of its lead in the ledger of operations, of which the id is taken over. 0: it
+	// was no direct call. It is not kept.
+	Lead uint64
+
 	State   State
 	Failure Failure
 	// Epoch counts the attempts that were begun, over all redrives; who writes the outcome of one names it.

@@ -22,13 +22,7 @@ func Margin(allowed time.Duration) time.Duration {
 // WorkDeadline is the instant at which the broker's work must be over: the caller's deadline, or the default when it sent none,
 // never later than max_timeout, less the time that is kept free for the way back (semantics.md §1.1, §1.2).
 func WorkDeadline(c *call.Call, d *policy.Deadline) time.Time {
-	deadline := c.Deadline
-	if deadline.IsZero() {
-		deadline = c.Arrived.Add(d.DefaultTimeout)
-	}
-	if latest := c.Arrived.Add(d.MaxTimeout); deadline.After(latest) {
-		deadline = latest
-	}
+	deadline := Deadline(c, d)
 	margin := Margin(deadline.Sub(c.Arrived))
 	if d.CallerMargin != nil {
 		margin = *d.CallerMargin
@@ -38,4 +32,17 @@ func WorkDeadline(c *call.Call, d *policy.Deadline) time.Time {
 		return c.Latest
 	}
 	return work
+}
+
+// Deadline is the instant at which the caller has his answer, or none: his deadline, or the default when he sent none, never later than
+// max_timeout (semantics.md §1.1).
+func Deadline(c *call.Call, d *policy.Deadline) time.Time {
+	deadline := c.Deadline
+	if deadline.IsZero() {
+		deadline = c.Arrived.Add(d.DefaultTimeout)
+	}
+	if latest := c.Arrived.Add(d.MaxTimeout); deadline.After(latest) {
+		deadline = latest
+	}
+	return deadline
 }

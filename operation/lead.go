@@ -152,7 +152,14 @@ func (o *Operations) run(ctx context.Context, e *entry, a *Ask) Answer {
 		final = l.inquire(sending, &final)
 		final.Elapsed = time.Since(a.Call.Arrived)
 	}
+	id := ""
+	if l.mayGoOn(&final) {
+		final, id = a.HandOver(context.WithoutCancel(ctx), l.record.Epoch, &final)
+	}
 	returned = true
+	if id != "" {
+		return l.goesOn(&final, id)
+	}
 	o.awaitWritten(ctx, l.landed(&final)) //nolint:contextcheck // as above
 	final.Late = nil
 	return Answer{Final: final, Policy: a.Policy}

@@ -112,6 +112,10 @@ type Ask struct {
 	Work time.Time
 	// Send makes the call. It returns in time; an attempt that runs on is in its Late.
 	Send func(context.Context, *call.Call) call.Final
+	// HandOver has a call go on as a deferred one, where it may; nil: it does not. It is asked when the call has ended so that its id would be
+	// free again, while nobody else can have it, and given the epoch of the lead in the ledger. With an id of a deferred call, the operation
+	// id is that call's in the ledger by then, and the final is what is told; with "" the final is the end of the call.
+	HandOver func(ctx context.Context, epoch uint64, f *call.Final) (final call.Final, id string)
 	// Probe finds out an unknown effect; nil: nothing does.
 	Probe *Probe
 }

@@ -117,21 +117,23 @@ func TestNotInForceNamesWhatIsSetAndNotBuilt(t *testing.T) {
 	quiet.Retry.MaxAttempts = new(uint32(3))
 	quiet.Attempt.Protocols, quiet.Retry.TrustGoaway = []policy.Protocol{policy.ProtocolHTTP2, policy.ProtocolHTTP11}, new(true)
 	off := policy.Rule{Name: "policies/off", Off: true}
-	off.HandOver.OnDeadline = new(true)
+	off.Deadline.MaxStreamDuration = new(time.Minute)
 	if got := policy.NotInForce([]policy.Rule{quiet, off}); len(got) != 0 {
 		t.Errorf("%v of rules that need nothing unbuilt", got)
 	}
 
 	loud := quiet
 	loud.HandOver.OnDeadline = new(true)
+	loud.Deadline.MaxStreamDuration = new(time.Minute)
 	loud.Egress.Proxy = new("http://proxy.example.com:3128")
 	loud.Retry.Hold = new(true)
 	other := policy.Rule{Name: "policies/other"}
 	other.Breaker.Window, other.Breaker.MinRequests = new(time.Second), new(uint32(1))
 	other.Deferred.Backoff.Base = new(time.Second)
 	other.HandOver.OnBreakerOpen = new(true)
+	other.Deadline.MaxStreamDuration = new(time.Second)
 	want := []string{
-		"hand_over",
+		"deadline.max_stream_duration",
 	}
 	if got := policy.NotInForce([]policy.Rule{loud, other}); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

@@ -10,7 +10,7 @@ import (
 // trusts a protection that is not there.
 func NotInForce(rules []Rule) []string {
 	unbuilt := []string{
-		"deadline.max_stream_duration", "hand_over",
+		"deadline.max_stream_duration",
 	}
 	var out []string
 	leaves := settingsLeaves()

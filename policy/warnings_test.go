@@ -53,8 +53,8 @@ func TestWarnings(t *testing.T) {
 		{"other calls", []Rule{{Name: "policies/a", Match: match, Settings: retry}, {Name: "policies/b", Settings: retry}}, nil},
 		{
 			"what is not built",
-			[]Rule{{Name: "policies/a", Settings: Settings{HandOver: HandOverRule{OnDeadline: new(true)}}}},
-			[]string{"not in force in this version: hand_over"},
+			[]Rule{{Name: "policies/a", Settings: Settings{Deadline: DeadlineRule{MaxStreamDuration: new(time.Minute)}}}},
+			[]string{"not in force in this version: deadline.max_stream_duration"},
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {

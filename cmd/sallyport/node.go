@@ -119,6 +119,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	}, table)
 	in.rules.all.Enforce(n.enforcing(calls))
 	n.deferred = newQueue(n.ledger, calls, log)
+	calls.HandOverTo(n.deferred)
 	n.server = broker.NewServer(calls, broker.ServerConfig{ //nolint:contextcheck // its handlers take the context of their stream
 		Identities: in.identities, TLS: in.certificate.config(), Authorities: in.authorities, Log: log, Apart: ls.admin != nil,
 		Deferred: broker.NewDeferredService(calls, n.deferred),

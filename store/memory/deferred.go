@@ -34,7 +34,8 @@ var (
 )
 
 // NewDeferred returns an empty store. taken, which may be nil, says of an operation id that a direct call of that caller stands for it; it is
-// asked in the same step in which the id is given to a deferred call, and must not use the store.
+// asked in the same step in which the id is given to a deferred call, and must not use the store. It is not asked of a direct call that goes on as
+// a deferred one, of which no ledger is told.
 func NewDeferred(taken func(caller, id string) bool) *Deferred { return &Deferred{taken: taken} }
 
 // Submit implements [deferred.Store].
@@ -55,10 +56,11 @@ func (d *Deferred) Submit(ctx context.Context, r *deferred.Record) (deferred.Rec
 			return cloneDeferred(&k.Record), false, nil
 		}
 	}
-	if d.taken != nil && d.taken(r.Caller, r.OperationID) {
+	if d.taken != nil && r.Lead == 0 && d.taken(r.Caller, r.OperationID) {
 		return deferred.Record{}, false, deferred.ErrConflict
 	}
 	k := &kept{Record: cloneDeferred(r)}
+	k.Lead = 0
 	d.seq++
 	k.Seq = d.seq
 	d.records = append(d.records, k)

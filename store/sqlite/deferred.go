@@ -41,6 +41,7 @@ func isDeferredAnswer(err error) bool {
 // submission is a call before it is stored, sealed where nobody waits for it.
 type submission struct {
 	row      callRow
+	lead     uint64 // of the direct call that goes on as this one
 	request  []byte
 	attempts []sealedAttempt
 	answer   answer
@@ -50,7 +51,8 @@ func (d Deferred) prepare(r *deferred.Record) (*submission, error) {
 	if err := storable(r); err != nil {
 		return nil, err
 	}
-	s := &submission{row: callRow{Record: *r}}
+	s := &submission{row: callRow{Record: *r}, lead: r.Lead}
+	s.row.Lead = 0
 	k := keysFor(d.l.keys, r)
 	if len(r.Request) > 0 {
 		s.request = k.seal(r.Request, "request")
@@ -96,7 +98,12 @@ func (d Deferred) Submit(ctx context.Context, r *deferred.Record) (deferred.Reco
 		if err != nil {
 			return err
 		}
-		if found {
+		switch {
+		case s.lead != 0:
+			if !found || !s.leads(&op) {
+				return deferred.ErrConflict
+			}
+		case found:
 			row, taken, err := c.standing(ctx, &op)
 			if err != nil {
 				return err
@@ -127,6 +134,11 @@ func (d Deferred) Submit(ctx context.Context, r *deferred.Record) (deferred.Reco
 	return stands, stored, nil
 }
 
+// leads: the direct call that goes on as this one has the id.
+func (s *submission) leads(op *row) bool {
+	return op.Epoch == s.lead && op.State == operation.StateRunning && op.Deferred == "" && op.Fingerprint == s.row.Fingerprint
+}
+
 // callTimes makes the times what they are when they are read.
 func callTimes(r *deferred.Record) {
 	row := callRow{Record: *r}
@@ -154,7 +166,7 @@ func (c *callBatch) standing(ctx context.Context, op *row) (r callRow, taken boo
 func (b *batch) insertCall(ctx context.Context, s *submission, op *row, found bool) (callRow, error) {
 	c := b.calls(ctx)
 	r := s.row
-	if found { // what an earlier call under the id may have done
+	if found && s.lead == 0 { // what an earlier call under the id may have done; one that goes on knows
 		if r.FirstSend.IsZero() || !op.FirstSend.IsZero() && op.FirstSend.Before(r.FirstSend) {
 			r.FirstSend = op.FirstSend
 		}
@@ -181,7 +193,7 @@ func (b *batch) insertCall(ctx context.Context, s *submission, op *row, found bo
 		return r, err
 	}
 	c.changed(&r, 0, r.State)
-	return r, b.takeOperation(ctx, &r.Record, op, found, r.Created)
+	return r, b.takeOperation(ctx, &r.Record, op, found, r.Updated)
 }
 
 func (c *callBatch) putParts(ctx context.Context, r *callRow, s *submission) error {
