@@ -104,7 +104,7 @@ func labelsOf(texts []string) (map[string]string, error) {
 }
 
 // instantOf reads an instant, or a duration as people say it: from now on with direction 1, ago with -1. Empty is none.
-func instantOf(flag, text string, direction time.Duration) (*timestamppb.Timestamp, error) {
+func instantOf(flag, text string, direction int) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // none
 	}
@@ -112,7 +112,10 @@ func instantOf(flag, text string, direction time.Duration) (*timestamppb.Timesta
 		return timestamppb.New(at), nil
 	}
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return timestamppb.New(clock().Add(direction * d)), nil
+		if direction < 0 {
+			d = -d
+		}
+		return timestamppb.New(clock().Add(d)), nil
 	}
 	example := "how long from now (10m)"
 	if direction < 0 {

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,17 +67,17 @@ func followDeferred(ctx context.Context, c *client.Client, req *pb.WatchDeferred
 	// A watch says nothing before the first change; a list tells whether the broker is there and would have it.
 	p := req.GetFilter()
 	if _, err := c.ListDeferredCalls(ctx, &pb.ListDeferredCallsRequest{State: p.GetState(), Origin: p.GetOrigin(), PageSize: 1}); err != nil {
-		return err //nolint:wrapcheck // its status is read by the caller
+		return err
 	}
 	stream, err := c.WatchDeferredCalls(ctx, req)
 	if err != nil {
-		return err //nolint:wrapcheck // as above
+		return err
 	}
 	begun()
 	for {
 		m, err := stream.Recv()
 		if err != nil {
-			return err //nolint:wrapcheck // as above
+			return err //nolint:wrapcheck // its status is read by the caller
 		}
 		if err := hear(m); err != nil {
 			return err
@@ -90,7 +90,7 @@ func followDeferred(ctx context.Context, c *client.Client, req *pb.WatchDeferred
 func deferredLine(d *pb.DeferredCall) string {
 	parts := []string{
 		d.GetUpdateTime().AsTime().UTC().Format(time.RFC3339), strings.TrimPrefix(d.GetName(), deferredPrefix), deferredStateText(d),
-		"attempts " + fmt.Sprint(len(d.GetAttempts())), deferredCallText(d),
+		"attempts " + strconv.Itoa(len(d.GetAttempts())), deferredCallText(d),
 	}
 	if d.GetNextAttemptTime() != nil {
 		parts = append(parts, "next "+instant(d.GetNextAttemptTime()))
@@ -128,7 +128,7 @@ func liveDeferred(ctx context.Context, c *client.Client, filter *pb.DeferredCall
 			fresh, err := deferredOf(ctx, c, filter, max(1, screenRows(out)-4))
 			if err != nil {
 				cancel()
-				<-ended
+				_ = <-ended // it was cancelled
 				return err
 			}
 			all, stale = fresh, false

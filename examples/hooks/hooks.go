@@ -74,7 +74,8 @@ func (h *hooks) answer(w http.ResponseWriter, r *http.Request, well bool) {
 		http.Error(w, "not now", http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = fmt.Fprintf(w, "took %s\n", r.PathValue("id")) // as above
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = fmt.Fprintf(w, "took %s\n", r.PathValue("id")) //nolint:gosec // text/plain, as said above
 }
 
 func (h *hooks) tell(w http.ResponseWriter, _ *http.Request) {
