@@ -128,7 +128,7 @@ func liveDeferred(ctx context.Context, c *client.Client, filter *pb.DeferredCall
 			fresh, err := deferredOf(ctx, c, filter, max(1, screenRows(out)-4))
 			if err != nil {
 				cancel()
-				_ = <-ended // it was cancelled
+				<-ended //nolint:errcheck // it was cancelled
 				return err
 			}
 			all, stale = fresh, false
