@@ -39,8 +39,9 @@ type Config struct {
 
 // Client makes calls through one broker. It is safe for concurrent use.
 type Client struct {
-	conn  *grpc.ClientConn
-	calls pb.CallServiceClient
+	conn     *grpc.ClientConn
+	calls    pb.CallServiceClient
+	deferred pb.DeferredServiceClient
 }
 
 // Dial makes a client for the broker at addr, "host:port" or "unix:/path". It connects when it is first used, so that a broker
@@ -70,7 +71,7 @@ func Dial(addr string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", addr, err)
 	}
-	return &Client{conn: conn, calls: pb.NewCallServiceClient(conn)}, nil
+	return &Client{conn: conn, calls: pb.NewCallServiceClient(conn), deferred: pb.NewDeferredServiceClient(conn)}, nil
 }
 
 // Call makes one outbound call. The error, if any, comes from the broker or from the way to it: see [Explain]. It is not

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,8 @@ func TestCommandLine(t *testing.T) {
 		"/flaky":   {{status: 503}, {status: 200, body: "at last"}},
 		"/missing": {{status: 404, body: "no such thing"}},
 		"/lost":    {{}},
+		"/heals":   {{status: 503}, {status: 503}, {status: 200, body: "at last"}},
+		"/down":    {{status: 404}, {status: 200, body: "mended"}},
 		"/escapes": {{status: 200, body: "\x1b[31mred"}},
 	})
 	testscript.Run(t, testscript.Params{
@@ -59,7 +62,7 @@ func TestCommandLine(t *testing.T) {
 			e.Setenv("UP", upstream.url)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "exits": exits, "appears": appears},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "exits": exits, "appears": appears, "settles": settles},
 	})
 }
 
@@ -79,6 +82,23 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s", got, args[0])
 	}
+}
+
+// settles runs a command until its output has that text: settles TEXT COMMAND ARGUMENT…
+func settles(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: settles TEXT COMMAND ARGUMENT...")
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for time.Now().Before(deadline) {
+		if err := ts.Exec(args[1], args[2:]...); err != nil {
+			ts.Fatalf("%v", err)
+		}
+		if strings.Contains(ts.ReadFile("stdout"), args[0]) {
+			return
+		}
+	}
+	ts.Fatalf("it never says %q:\n%s", args[0], ts.ReadFile("stdout"))
 }
 
 // await waits until a unix socket answers.
