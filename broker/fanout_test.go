@@ -175,44 +175,6 @@ func TestFanOutEndsTheConnectionsOfItsLosers(t *testing.T) {
 	}
 }
 
-func TestFanOutBranchesOverTheLimitAreOverloaded(t *testing.T) {
-	entered, proceed := make(chan struct{}, 4), make(chan struct{})
-	r := start(t, setup{sender: gated(entered, proceed), limits: Limits{MaxCalls: 2}})
-	hold := "http://127.0.0.1/hold"
-	done := make(chan *pb.FanOutResponse, 1) // receives one value, never closed
-	go func() {
-		resp, err := r.calls.FanOut(within(t), branches(fanOutBest, get(hold), get(hold), get(hold)))
-		if err != nil {
-			t.Error(err)
-		}
-		done <- resp
-	}()
-	<-entered
-	<-entered
-	close(proceed)
-	resp := <-done
-	over := 0
-	for _, result := range resp.GetResults() {
-		switch b := result.GetResponse(); b.GetOutcome() {
-		case pb.Outcome_OUTCOME_OVERLOADED:
-			over++
-			if b.GetEffect() != pb.Effect_EFFECT_NONE || len(b.GetAttempts()) != 0 || b.GetReason() != pb.Reason_REASON_CONCURRENCY_LIMIT || !b.GetRetrySafe() ||
-				b.GetNext() != pb.NextStep_NEXT_STEP_RETRY || b.GetRetryAfter().AsDuration() != time.Second || !strings.Contains(b.GetDetail(), "--max-calls") {
-				t.Errorf("%v", b)
-			}
-		case pb.Outcome_OUTCOME_SUCCESS:
-		default:
-			t.Errorf("%v", b)
-		}
-	}
-	if over > 1 || resp.GetOutcome() == pb.FanOutOutcome_FAN_OUT_OUTCOME_FAILED {
-		t.Errorf("%d of 3 refused, two fit: %s", over, told(resp))
-	}
-	if over == 0 {
-		t.Error("three were let in where two fit")
-	}
-}
-
 func TestFanOutBranchUnderAnIDReplays(t *testing.T) {
 	up := scripted(t, say(okAnswer))
 	r := start(t, setup{})

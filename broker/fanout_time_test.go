@@ -346,3 +346,28 @@ func TestFanOutLoserAtTheLedgerIsCancelled(t *testing.T) {
 		}
 	})
 }
+
+func TestFanOutBranchOverTheProcessLimitIsOverloaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, setup{memory: true, sender: &timed{}, limits: Limits{MaxCalls: 2}})
+		resp, err := r.calls.FanOut(t.Context(), branches(fanOutBest, get(timedHost+"/10ms/200"), get(timedHost+"/10ms/200"), get(timedHost+"/10ms/200")))
+		if err != nil || resp.GetOutcome() != pb.FanOutOutcome_FAN_OUT_OUTCOME_PARTIAL {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		over := 0
+		for _, result := range resp.GetResults() {
+			b := result.GetResponse()
+			if b.GetOutcome() == pb.Outcome_OUTCOME_SUCCESS {
+				continue
+			}
+			over++
+			if b.GetOutcome() != pb.Outcome_OUTCOME_OVERLOADED || b.GetEffect() != pb.Effect_EFFECT_NONE || len(b.GetAttempts()) != 0 || b.GetReason() != pb.Reason_REASON_CONCURRENCY_LIMIT ||
+				!b.GetRetrySafe() || b.GetNext() != pb.NextStep_NEXT_STEP_RETRY || b.GetRetryAfter().AsDuration() != time.Second || !strings.Contains(b.GetDetail(), "--max-calls") {
+				t.Errorf("%v", b)
+			}
+		}
+		if over != 1 {
+			t.Errorf("%d of 3 refused where 2 fit", over)
+		}
+	})
+}

@@ -59,7 +59,7 @@ func TestCommandLine(t *testing.T) {
 			e.Setenv("UP", upstream.url)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "exits": exits, "appears": appears},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "exits": exits, "appears": appears, "expand": expand},
 	})
 }
 
@@ -102,6 +102,15 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s does not answer: %v", args[0], err)
 		}
 	}
+}
+
+// expand replaces $NAME in a file by what the environment says.
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: expand FILE")
+	}
+	text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
 // appears waits until a line of a file matches.
