@@ -163,6 +163,13 @@ func TestFanOutUnderOneDeadline(t *testing.T) {
 			"PARTIAL; a SUCCESS ANSWERED 1; b SUCCESS ANSWERED 1; c DEADLINE_EXCEEDED UNKNOWN 1; d DEADLINE_EXCEEDED NONE 0", 950 * ms,
 		},
 		{
+			"as worked through in docs/fan-out.md", fanOutAll, time.Second, nil, []string{"/200ms/200", "/300ms/200", "/600ms/200"},
+			func(r *pb.FanOutRequest) {
+				r.Branches[2].Optional, r.Branches[2].ReserveAfter = true, durationpb.New(400*ms)
+			},
+			"PARTIAL; a SUCCESS ANSWERED 1; b SUCCESS ANSWERED 1; c DEADLINE_EXCEEDED UNKNOWN 1", 550 * ms,
+		},
+		{
 			"a required failure ends the rest", fanOutAll, time.Second, nil,
 			[]string{"/500ms/200", "/100ms/404", "/500ms/200"},
 			func(r *pb.FanOutRequest) { r.MaxParallel = 2 },
