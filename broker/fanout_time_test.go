@@ -28,7 +28,7 @@ type timed struct {
 	most   int
 }
 
-func (u *timed) Send(ctx context.Context, c *call.Call, p *policy.Effective, a call.Attempt) call.Result {
+func (u *timed) Send(ctx context.Context, c *call.Call, _ *policy.Effective, a call.Attempt) call.Result {
 	u.mu.Lock()
 	u.limits = append(u.limits, c.MaxResponseBytes)
 	u.now++
@@ -163,7 +163,8 @@ func TestFanOutUnderOneDeadline(t *testing.T) {
 			"PARTIAL; a SUCCESS ANSWERED 1; b SUCCESS ANSWERED 1; c DEADLINE_EXCEEDED UNKNOWN 1; d DEADLINE_EXCEEDED NONE 0", 950 * ms,
 		},
 		{
-			"as worked through in docs/fan-out.md", fanOutAll, time.Second, nil, []string{"/200ms/200", "/300ms/200", "/600ms/200"},
+			"as worked through in docs/fan-out.md", fanOutAll, time.Second, nil,
+			[]string{"/200ms/200", "/300ms/200", "/600ms/200"},
 			func(r *pb.FanOutRequest) {
 				r.Branches[2].Optional, r.Branches[2].ReserveAfter = true, durationpb.New(400*ms)
 			},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -138,7 +139,7 @@ func (f *fanOutFlags) request(given func(flag string) bool, in io.Reader) (*pb.F
 			return nil, errors.New("--call: write 'METHOD URL'") // without the text: a query may hold a secret
 		}
 		req.Branches = append(req.Branches, &pb.Branch{
-			Id: fmt.Sprint(len(req.GetBranches()) + 1), Call: &pb.CallRequest{Request: &pb.HttpRequest{Method: parts[0], Url: parts[1]}},
+			Id: strconv.Itoa(len(req.GetBranches()) + 1), Call: &pb.CallRequest{Request: &pb.HttpRequest{Method: parts[0], Url: parts[1]}},
 		})
 	}
 	if given("mode") {
