@@ -47,6 +47,7 @@ func TestCommandLine(t *testing.T) {
 	upstream := startUpstream(t, map[string][]reply{
 		"/ok":      {{status: 200, body: "hello"}},
 		"/flaky":   {{status: 503}, {status: 200, body: "at last"}},
+		"/flaky2":  {{status: 503}, {status: 200, body: "at last"}}, // of another script: each counts its own requests
 		"/missing": {{status: 404, body: "no such thing"}},
 		"/lost":    {{}},
 		"/escapes": {{status: 200, body: "\x1b[31mred"}},
