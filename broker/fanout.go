@@ -24,6 +24,9 @@ const (
 	fanOutAnswers = 3 << 20
 )
 
+// errOver is what a loser is told.
+var errOver = errors.New("the fan-out was over before this branch was")
+
 // FanOut makes several calls under one deadline.
 func (s *CallService) FanOut(ctx context.Context, req *pb.FanOutRequest) (*pb.FanOutResponse, error) {
 	now := time.Now()
@@ -180,6 +183,9 @@ func (f *fanOut) make(ctx context.Context, req *pb.FanOutRequest) *pb.FanOutResp
 			b.reply = encode(&finals[i], b.report)
 			b.reply.OperationId, b.reply.Policy, b.reply.BrokerId, b.reply.TraceId = b.call.OperationID, b.policy.Policy, f.service.cfg.BrokerID, f.span.TraceID()
 		}
+		if b.reply.GetOutcome() == pb.Outcome_OUTCOME_CANCELLED && ctx.Err() == nil {
+			b.reply.Detail = errOver.Error() // the engine cannot tell that from a caller that went away
+		}
 		resp.Results = append(resp.Results, &pb.BranchResult{Id: req.GetBranches()[i].GetId(), Response: b.reply})
 	}
 	return resp
@@ -199,8 +205,12 @@ func (f *fanOut) branch(ctx context.Context, b *branch) call.Final {
 	} else {
 		span.Refuse(reasonBrokerFull)
 	}
-	return call.Final{
+	refused := call.Final{
 		Outcome: call.OutcomeOverloaded, Effect: call.EffectNone, Reason: call.ReasonConcurrencyLimit, Detail: status.Convert(err).Message(),
 		RetrySafe: true, Next: call.NextStepRetry, RetryAfter: fullRetryDelay, Elapsed: time.Since(f.arrived),
 	}
+	if ctx.Err() != nil { // while the ledger was asked
+		refused.Outcome, refused.Reason, refused.RetryAfter = call.OutcomeCancelled, call.ReasonCancelled, 0
+	}
+	return refused
 }

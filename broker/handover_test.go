@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -93,6 +94,7 @@ func silent(t testing.TB) (s *script, open func()) {
 	answer := s.Config.Handler
 	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !opened.Load() {
+			_, _ = io.Copy(io.Discard, r.Body) // the server sees its peer go only once the body was read
 			<-r.Context().Done()
 			return
 		}

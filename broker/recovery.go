@@ -24,6 +24,10 @@ type panicked struct {
 func markPanic(taken *bool, span *tracing.Call) {
 	if v := recover(); v != nil {
 		span.Refuse(reasonInternal)
+		if p, ok := v.(*panicked); ok { // of a branch, whose stack tells where
+			p.taken = p.taken || *taken
+			panic(p)
+		}
 		panic(&panicked{value: v, stack: debug.Stack(), taken: *taken})
 	}
 }

@@ -80,6 +80,11 @@ func (c *Client) Call(ctx context.Context, req *pb.CallRequest) (*pb.CallRespons
 	return c.calls.Call(ctx, req)
 }
 
+// FanOut makes several calls under one deadline. Errors are as those of Call.
+func (c *Client) FanOut(ctx context.Context, req *pb.FanOutRequest) (*pb.FanOutResponse, error) {
+	return c.calls.FanOut(ctx, req)
+}
+
 // Policies gives access to the policies of the broker. Errors are as those of Call.
 func (c *Client) Policies() pb.PolicyServiceClient { return pb.NewPolicyServiceClient(c.conn) }
 

@@ -128,7 +128,7 @@ func (r *run) branch(ctx context.Context, i int) call.Final {
 	case !time.Now().Before(b.Work):
 		f.Outcome, f.Reason, f.Detail = call.OutcomeDeadlineExceeded, call.ReasonDeadline, "the time was up before this branch began"
 	case ctx.Err() != nil:
-		f.Outcome, f.Reason, f.Detail = call.OutcomeCancelled, call.ReasonCancelled, "the fan-out was over before this branch began"
+		f.Outcome, f.Reason, f.Detail = call.OutcomeCancelled, call.ReasonCancelled, "the fan-out was over before this branch was"
 	default:
 		return b.Call(ctx)
 	}

@@ -48,6 +48,7 @@ func TestCommandLine(t *testing.T) {
 	upstream := startUpstream(t, map[string][]reply{
 		"/ok":      {{status: 200, body: "hello"}},
 		"/flaky":   {{status: 503}, {status: 200, body: "at last"}},
+		"/flaky2":  {{status: 503}, {status: 200, body: "at last"}}, // of another script: each counts its own requests
 		"/missing": {{status: 404, body: "no such thing"}},
 		"/lost":    {{}},
 		"/heals":   {{status: 503}, {status: 503}, {status: 200, body: "at last"}},
@@ -62,7 +63,7 @@ func TestCommandLine(t *testing.T) {
 			e.Setenv("UP", upstream.url)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "exits": exits, "appears": appears, "settles": settles},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "exits": exits, "appears": appears, "settles": settles, "expand": expand},
 	})
 }
 
@@ -122,6 +123,15 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s does not answer: %v", args[0], err)
 		}
 	}
+}
+
+// expand replaces $NAME in a file by what the environment says.
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: expand FILE")
+	}
+	text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
 // appears waits until a line of a file matches.

@@ -22,7 +22,7 @@ of its effect on the upstream, and what to do next.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (see %s --help)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newServe(), newCall(), newDemo(), newPolicy(), newOrigins(), newOperation(), newDeferred(), newVersion(), newMan())
+	root.AddCommand(newServe(), newCall(), newDemo(), newPolicy(), newOrigins(), newOperation(), newDeferred(), newFanOut(), newVersion(), newMan())
 	return root
 }
 
