@@ -85,7 +85,10 @@ func (p *program) resident() (float64, error) {
 		return 0, fmt.Errorf("memory: %w", err)
 	}
 	pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
-	return float64(pages) * float64(os.Getpagesize()) / (1 << 20), err
+	if err != nil {
+		return 0, fmt.Errorf("memory: %w", err)
+	}
+	return float64(pages) * float64(os.Getpagesize()) / (1 << 20), nil
 }
 
 // deferredCalls measures the shipped broker with a store on this disk: acknowledged submissions, completions, and what many calls cost that wait
@@ -197,7 +200,7 @@ func submissions(ctx context.Context, service pb.DeferredServiceClient, url stri
 		group.Go(func() error {
 			for last := time.Now(); last.Before(start.Add(length)); {
 				if _, err := service.SubmitDeferredCall(ctx, tomorrow(url)); err != nil {
-					return err //nolint:wrapcheck // says all there is to say
+					return err
 				}
 				now := time.Now()
 				each[i] = append(each[i], now.Sub(last))
@@ -223,7 +226,7 @@ func fill(ctx context.Context, service pb.DeferredServiceClient, url string, n i
 		group.Go(func() error {
 			for left.Add(-1) >= 0 {
 				if _, err := service.SubmitDeferredCall(ctx, tomorrow(url)); err != nil {
-					return err //nolint:wrapcheck // says all there is to say
+					return err
 				}
 			}
 			return nil
@@ -242,7 +245,7 @@ func complete(ctx context.Context, service pb.DeferredServiceClient, url string)
 		group.Go(func() error {
 			for left.Add(-1) >= 0 {
 				if _, err := service.SubmitDeferredCall(within, dueNow(url)); err != nil {
-					return err //nolint:wrapcheck // says all there is to say
+					return err
 				}
 			}
 			return nil
@@ -254,7 +257,7 @@ func complete(ctx context.Context, service pb.DeferredServiceClient, url string)
 	for {
 		list, err := service.ListDeferredCalls(ctx, &pb.ListDeferredCallsRequest{PageSize: 1})
 		if err != nil {
-			return 0, err //nolint:wrapcheck // says all there is to say
+			return 0, err
 		}
 		if list.GetCounts()[pb.DeferredState_DEFERRED_STATE_COMPLETED.String()] >= completions {
 			return completions / time.Since(start).Seconds(), nil

@@ -182,7 +182,7 @@ func TestCallBeforeAnOpenBreakerGoesOn(t *testing.T) {
 
 // None of these goes on: the caller gets what it would have got without.
 func TestWhatDoesNotGoOn(t *testing.T) {
-	var full error = errors.New("disk full")
+	full := errors.New("disk full")
 	var taken error = deferred.ErrConflict
 	for _, tt := range []struct {
 		name    string

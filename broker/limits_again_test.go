@@ -38,7 +38,7 @@ func TestArrivalUsedAgainHasItsOwnTimeAndEnd(t *testing.T) {
 		if len(hungUp) != 0 {
 			t.Fatal("given up before its time")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		select {
 		case cause := <-hungUp:

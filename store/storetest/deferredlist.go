@@ -75,7 +75,7 @@ func filters(t *testing.T, s Calls) {
 		if n >= 12 {
 			r.Caller = "another"
 		}
-		r = ref(storedCall(t, s, r))
+		r = new(storedCall(t, s, r))
 		if n%5 == 0 {
 			wroteEnd(t, s, ends(*r, deferred.StateFailed, n))
 		}
