@@ -104,8 +104,6 @@ func filters(t *testing.T, s Calls) {
 	}
 }
 
-func ref[T any](v T) *T { return &v }
-
 func listsWithoutBodies(t *testing.T, s Calls) {
 	r := sending(t, s, storedCall(t, s, submitted("a", 1)), true, 2)
 	r = ends(r, deferred.StateCompleted, 3)
