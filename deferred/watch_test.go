@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -76,7 +77,8 @@ func TestWatch(t *testing.T) {
 		all.mu.Unlock()
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		if got := all.story(); got != "a:3 a:2 a:4 " && got != "a:1 a:3 a:2 a:4 " {
+		// What lasts no time may be told or left out: that it waits for its first attempt, that its second is under way.
+		if got := all.story(); !regexp.MustCompile(`^(a:1 )?a:3 a:2 (a:3 )?a:4 $`).MatchString(got) {
 			t.Errorf("told %s", got)
 		}
 		resumed := watch(ctx, q, &deferred.Filter{Caller: "one"}, position, 0)
