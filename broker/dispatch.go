@@ -13,6 +13,7 @@ import (
 	"github.com/sallyport/sallyport/egress"
 	"github.com/sallyport/sallyport/engine"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/operation"
 	"github.com/sallyport/sallyport/policy"
 )
 
@@ -107,6 +108,27 @@ func (d *Dispatcher) Dispatch(ctx context.Context, r *deferred.Record, t *deferr
 	span.End(&c, &final, p.Policy) //nolint:contextcheck // what it measures is of the span
 	d.calls.tell(ctx, &c, &final, p.Policy, span.TraceID())
 	return final
+}
+
+// Inquire asks the status probe that the policy of today has for the call.
+func (d *Dispatcher) Inquire(ctx context.Context, r *deferred.Record, lastByte time.Time) (deferred.Found, error) {
+	t, err := d.Judge(r)
+	if err != nil {
+		return deferred.Found{}, errInvalidNow
+	}
+	of, _ := t.Of.(*judged)
+	if !of.policy.StatusProbe.Enabled || d.calls.cfg.Operations == nil {
+		return deferred.Found{}, errNoProbe
+	}
+	url, err := operation.Fill(of.policy.StatusProbe.URLTemplate, r.OperationID, of.call.Body)
+	if err != nil {
+		return deferred.Found{}, errUnfilled
+	}
+	probe, err := d.calls.probe(of.call, of.policy, url)
+	if err != nil {
+		return deferred.Found{}, err
+	}
+	return deferred.Found(d.calls.cfg.Operations.Inquire(ctx, probe, lastByte)), nil
 }
 
 // timeFor is what one attempt may take with all that comes before it. It is not the time of a caller who waits, so that of the policy's

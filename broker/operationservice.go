@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/sallyport/sallyport/call"
+	"github.com/sallyport/sallyport/deferred"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 	"github.com/sallyport/sallyport/operation"
 )
@@ -88,7 +89,10 @@ func (s *CallService) ReconcileOperation(ctx context.Context, req *pb.ReconcileO
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.cfg.Operations.Reconcile(ctx, key, s.probeFor(key.Caller))
+	r, err := s.cfg.Operations.Get(ctx, key)
+	if err == nil && r.State == operation.StateUnknown {
+		r, err = s.reconcile(ctx, &r)
+	}
 	if err != nil {
 		return nil, s.operationError(err)
 	}
@@ -97,6 +101,17 @@ func (s *CallService) ReconcileOperation(ctx context.Context, req *pb.ReconcileO
 		return nil, s.operationError(err)
 	}
 	return &pb.ReconcileOperationResponse{Operation: o}, nil
+}
+
+// reconcile asks about an operation that is unknown: of a deferred call through the queue, which goes on with it by what was found.
+func (s *CallService) reconcile(ctx context.Context, r *operation.Record) (operation.Record, error) {
+	if r.Deferred == "" || s.queue == nil {
+		return s.cfg.Operations.Reconcile(ctx, r.Key, s.probeFor(r.Caller)) //nolint:wrapcheck // read by operationError
+	}
+	if _, err := s.queue.Reconcile(ctx, r.Caller, r.Deferred); err != nil && !errors.Is(err, deferred.ErrNotFound) { // purged meanwhile
+		return *r, err //nolint:wrapcheck // as above
+	}
+	return s.cfg.Operations.Get(ctx, r.Key) //nolint:wrapcheck // as above
 }
 
 // namesOperation is a request that names one.
@@ -138,7 +153,7 @@ func (s *CallService) operationError(err error) error {
 		ledger, since := s.cfg.Operations.Identity()
 		return refusalWith(codes.NotFound, reasonNotFound, "this ledger does not know the operation id: nobody asked under it, or longer ago than it remembers",
 			map[string]string{"ledger": ledger, "known_since": since.UTC().Format(time.RFC3339)})
-	case errors.Is(err, errNoProbe), errors.Is(err, errUnfilled), errors.Is(err, errElsewhere), errors.Is(err, errNoURL):
+	case errors.Is(err, errNoProbe), errors.Is(err, errUnfilled), errors.Is(err, errElsewhere), errors.Is(err, errNoURL), errors.Is(err, errInvalidNow):
 		return refusal(codes.FailedPrecondition, reasonWrongState, err.Error()+"; nothing was asked")
 	}
 	return ledgerError(err)

@@ -26,10 +26,11 @@ func (s *CallService) probeOf(c *call.Call, p *policy.Effective) *operation.Prob
 
 // What keeps a probe from being asked.
 var (
-	errNoProbe   = errors.New("no policy has a status_probe for this operation")
-	errUnfilled  = errors.New("the url_template of the status_probe could not be filled in from the request")
-	errElsewhere = errors.New("the url_template of the status_probe leads to another origin")
-	errNoURL     = errors.New("the url_template of the status_probe gives no valid URL for this operation")
+	errNoProbe    = errors.New("no policy has a status_probe for this operation")
+	errUnfilled   = errors.New("the url_template of the status_probe could not be filled in from the request")
+	errElsewhere  = errors.New("the url_template of the status_probe leads to another origin")
+	errInvalidNow = errors.New("the request is not valid under the policies of today, so that its status_probe cannot be found")
+	errNoURL      = errors.New("the url_template of the status_probe gives no valid URL for this operation")
 )
 
 // probe asks that URL, which is a path or absolute and on the origin of the call.

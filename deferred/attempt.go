@@ -140,6 +140,9 @@ func (q *Queue) write(before, n *Record, attempts []call.Attempt) {
 		err := q.use("end", func(ctx context.Context) error { return q.cfg.Store.End(ctx, n, attempts) })
 		if !isStoreError(err) || hurried || q.settled(before) {
 			q.written(n)
+			if n.State == StateUnknown {
+				q.askLater(n)
+			}
 			return
 		}
 		hurried = !pause(q.hurry)

@@ -14,6 +14,19 @@ type Dispatcher interface {
 	Judge(r *Record) (Terms, error)
 	// Dispatch makes one attempt and no more, without the free resend. It returns in time; ctx ends it. Nobody waits for a late answer.
 	Dispatch(ctx context.Context, r *Record, t *Terms) call.Final
+	// Inquire asks the status probe of a call that is UNKNOWN, of which the last byte was sent at lastByte or before. An error: it cannot be
+	// asked, as far as the policies of today say.
+	Inquire(ctx context.Context, r *Record, lastByte time.Time) (Found, error)
+}
+
+// Found is what a status probe says.
+type Found struct {
+	// Applied is its answer, where that says that the operation was applied.
+	Applied *call.Response
+	// NotApplied: it is proved that nothing was done.
+	NotApplied bool
+	// Provable is from when on it can be; zero: it never can.
+	Provable time.Time
 }
 
 // Terms are what a policy says of a deferred call.

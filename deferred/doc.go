@@ -11,6 +11,8 @@
 //	                       │ ▲────────────────────────────────────────────────────────────────────────────────────┘
 //	                       └──► Cancel ──► CANCELLED
 //
+// A status probe may make an UNKNOWN one COMPLETED, or RETRYING where it proves that nothing was done.
+//
 // "An attempt begins" is on the disk before the first byte of it leaves. After a crash, a call with an attempt that never ended is repeated
 // under the same key if it may be, and is parked as UNKNOWN if it may not.
 package deferred

@@ -19,9 +19,12 @@ import (
 type upstream struct {
 	do    func(ctx context.Context, r *deferred.Record, nth int) call.Final
 	terms func(r *deferred.Record) (deferred.Terms, error)
+	// probe answers the nth status probe of a call; nil: no policy has one.
+	probe func(ctx context.Context, r *deferred.Record, nth int, lastByte time.Time) deferred.Found
 
 	mu     sync.Mutex
 	sent   map[string][]time.Time // when attempts of a call began
+	probed map[string][]time.Time // when it was asked about
 	flying map[string]int
 	most   int // of one origin at once
 	origin map[string]int
@@ -29,7 +32,7 @@ type upstream struct {
 }
 
 func newUpstream(do func(ctx context.Context, r *deferred.Record, nth int) call.Final) *upstream {
-	return &upstream{do: do, sent: map[string][]time.Time{}, flying: map[string]int{}, origin: map[string]int{}}
+	return &upstream{do: do, sent: map[string][]time.Time{}, probed: map[string][]time.Time{}, flying: map[string]int{}, origin: map[string]int{}}
 }
 
 func (u *upstream) Judge(r *deferred.Record) (deferred.Terms, error) {
@@ -64,6 +67,26 @@ func (u *upstream) Dispatch(ctx context.Context, r *deferred.Record, _ *deferred
 		u.origin[r.Origin]--
 	}()
 	return u.do(ctx, r, nth)
+}
+
+var errNoProbe = errors.New("there is no status probe")
+
+func (u *upstream) Inquire(ctx context.Context, r *deferred.Record, lastByte time.Time) (deferred.Found, error) {
+	u.mu.Lock()
+	u.probed[r.ID] = append(u.probed[r.ID], time.Now())
+	nth := len(u.probed[r.ID])
+	u.mu.Unlock()
+	if u.probe == nil {
+		return deferred.Found{}, errNoProbe
+	}
+	return u.probe(ctx, r, nth, lastByte), nil
+}
+
+// asked is when a call was asked about.
+func (u *upstream) asked(id string) []time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return append([]time.Time(nil), u.probed[id]...)
 }
 
 func (u *upstream) mostAtOnce() int {
@@ -269,6 +292,15 @@ func (s *faulty) Begin(ctx context.Context, seq, epoch uint64, repeatable bool, 
 
 func (s *faulty) End(ctx context.Context, r *deferred.Record, attempts []call.Attempt) error {
 	return s.use(ctx, "end", func() error { return s.Deferred.End(ctx, r, attempts) })
+}
+
+func (s *faulty) Settle(ctx context.Context, r *deferred.Record) error {
+	return s.use(ctx, "settle", func() error { return s.Deferred.Settle(ctx, r) })
+}
+
+func (s *faulty) List(ctx context.Context, f *deferred.Filter, before uint64, n int) (all []deferred.Record, err error) {
+	err = s.use(ctx, "list", func() (err error) { all, err = s.Deferred.List(ctx, f, before, n); return err })
+	return all, err
 }
 
 func (s *faulty) Due(ctx context.Context, now time.Time, n int, without map[deferred.Lane]bool, busy map[uint64]bool) (due []deferred.Record, next time.Time, err error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +19,8 @@ type Queue struct {
 	hurry  chan struct{} // closed by Close when its time is up: what is under way is cancelled
 	once   [2]sync.Once  // of closing these two
 	loops  sync.WaitGroup
-	runs   sync.WaitGroup // attempts
+	runs   sync.WaitGroup // attempts, and those who ask about calls that are UNKNOWN
+	asked  atomic.Int64   // how many of the latter
 
 	places  *places
 	due     *alarm // the worker's
@@ -62,7 +64,7 @@ func New(cfg Config) *Queue {
 // Run recovers what an earlier process left, and makes calls until Close. It returns at once.
 func (q *Queue) Run() {
 	q.loops.Go(func() {
-		for !q.recover() {
+		for !q.recover() || !q.askAboutUnknown() {
 			if !pause(q.closed) {
 				return
 			}

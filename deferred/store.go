@@ -22,6 +22,10 @@ type Store interface {
 	// of its id. It is [ErrSuperseded] unless the record stands at r.Epoch and is not finished. Attempts bear their numbers in the log: one
 	// that it has is left out, so that the same End twice is as once. Where r.Response is nil, the answer that is kept stays.
 	End(ctx context.Context, r *Record, attempts []call.Attempt) error
+	// Settle writes what an UNKNOWN record has become by its status probe, COMPLETED, FAILED or RETRYING, in one step with what the ledger of
+	// operations tells of its id. It is [ErrSuperseded] unless the record is UNKNOWN and stands at r.Epoch, and [ErrConflict] where its id
+	// stands for something else by now. Where r.Response is nil, the answer that is kept stays.
+	Settle(ctx context.Context, r *Record) error
 	Finder
 }
 

@@ -234,6 +234,26 @@ func (o *Operations) Reconcile(ctx context.Context, k Key, probe func(*Record) (
 	return o.conclude(ctx, k, r.Epoch, q, answer)
 }
 
+// Inquiry is what a status probe said.
+type Inquiry struct {
+	// Applied is the answer that says "applied"; nil: none did.
+	Applied *call.Response
+	// NotApplied: two "not applied" that count agree.
+	NotApplied bool
+	// Provable is from when on they count; zero: never.
+	Provable time.Time
+}
+
+// Inquire asks a status probe about something that nobody leads here, and again if that can prove something.
+func (o *Operations) Inquire(ctx context.Context, p *Probe, lastByte time.Time) Inquiry {
+	q := &inquiry{Probe: p, cfg: &o.cfg, lastByte: lastByte}
+	found := Inquiry{Applied: q.question(ctx), NotApplied: q.proved()}
+	if q.mayProve() {
+		found.Provable = q.settled()
+	}
+	return found
+}
+
 // question asks once, and once more where two that agree prove something. It returns the answer that says "applied".
 func (q *inquiry) question(ctx context.Context) *call.Response {
 	for {

@@ -47,6 +47,11 @@ func (f deferredFile) End(ctx context.Context, r *deferred.Record, attempts []ca
 	return err
 }
 
+func (f deferredFile) Settle(ctx context.Context, r *deferred.Record) error {
+	_, err := within(ctx, f, func(d sqlite.Deferred) (struct{}, error) { return struct{}{}, d.Settle(ctx, r) })
+	return err
+}
+
 func (f deferredFile) Due(ctx context.Context, now time.Time, n int, without map[deferred.Lane]bool, busy map[uint64]bool) ([]deferred.Record, time.Time, error) {
 	return within2(ctx, f, func(d sqlite.Deferred) ([]deferred.Record, time.Time, error) {
 		return d.Due(ctx, now, n, without, busy)

@@ -17,6 +17,7 @@ const failures = 3
 //	POST /mend             mends them: from then on /down answers 200
 //	POST /sms/{id}         200
 //	POST /lost/{id}        does its work and closes the connection without an answer
+//	GET /lost/{id}         200 when that was done, else 404
 //	GET /seen              how many requests each path had
 type hooks struct {
 	http.Handler
@@ -43,6 +44,13 @@ func newHooks() *hooks {
 		h.count(r)
 		panic(http.ErrAbortHandler) // net/http's way to close a connection without an answer
 	})
+	mux.HandleFunc("GET /lost/{id}", func(w http.ResponseWriter, r *http.Request) {
+		if !h.has(r.URL.Path) {
+			http.NotFound(w, r)
+			return
+		}
+		h.answer(w, r, true)
+	})
 	mux.HandleFunc("GET /seen", h.tell)
 	h.Handler = mux
 	return h
@@ -54,6 +62,12 @@ func (h *hooks) count(r *http.Request) int {
 	defer h.mu.Unlock()
 	h.seen[r.URL.Path]++
 	return h.seen[r.URL.Path]
+}
+
+func (h *hooks) has(path string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seen[path] > 0
 }
 
 func (h *hooks) isMended() bool {

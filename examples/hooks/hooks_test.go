@@ -36,7 +36,9 @@ func TestHookFailsThreeTimesAndIsTaken(t *testing.T) {
 		{method: "POST", target: "/mend", code: 200, text: "mended\n"},
 		{method: "POST", target: "/down/a", code: 200, text: "took a\n"},
 		{method: "POST", target: "/sms/17", code: 200, text: "took 17\n"},
+		{method: "GET", target: "/lost/17", code: 404, text: "404 page not found\n"},
 		{method: "POST", target: "/lost/17", lost: true},
+		{method: "GET", target: "/lost/17", code: 200, text: "took 17\n"},
 		{method: "GET", target: "/seen", code: 200, text: `{"/down/a":2,"/hooks/a":5,"/hooks/b":1,"/lost/17":1,"/sms/17":1}` + "\n"},
 	} {
 		code, text, lost := ask(h, tt.method, tt.target)

@@ -117,6 +117,30 @@ func (d *Deferred) End(ctx context.Context, r *deferred.Record, attempts []call.
 	return nil
 }
 
+// Settle implements [deferred.Store].
+func (d *Deferred) Settle(ctx context.Context, r *deferred.Record) error {
+	if err := storableDeferred(r); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err //nolint:wrapcheck // it says all there is
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	k := d.atLocked(r.Seq)
+	if k == nil || k.Epoch != r.Epoch || k.State != deferred.StateUnknown {
+		return deferred.ErrSuperseded
+	}
+	next := cloneDeferred(r)
+	next.Attempts = k.Attempts
+	if next.Response == nil {
+		next.Response = k.Response
+	}
+	k.Record = next
+	d.changedLocked(k)
+	return nil
+}
+
 // Due implements [deferred.Finder].
 func (d *Deferred) Due(ctx context.Context, now time.Time, n int, without map[deferred.Lane]bool, busy map[uint64]bool) (due []deferred.Record, next time.Time, err error) {
 	if err := ctx.Err(); err != nil {

@@ -302,6 +302,31 @@ func (d Deferred) End(ctx context.Context, r *deferred.Record, attempts []call.A
 	}))
 }
 
+// Settle implements [deferred.Store].
+func (d Deferred) Settle(ctx context.Context, r *deferred.Record) error {
+	if err := storable(r); err != nil {
+		return d.l.explain(ctx, err)
+	}
+	a, err := keysFor(d.l.keys, r).sealAnswer(r.Response)
+	if err != nil {
+		return d.l.explain(ctx, err)
+	}
+	return d.l.explain(ctx, d.l.commits.do(ctx, int64(2<<10+2*len(a.head)+2*len(a.body)), func(ctx context.Context, b *batch) error {
+		old, found, err := b.calls(ctx).bySeq(ctx, r.Seq)
+		if err != nil {
+			return err
+		}
+		if !found || old.Epoch != r.Epoch || old.State != deferred.StateUnknown || old.ID != r.ID || old.Caller != r.Caller {
+			return deferred.ErrSuperseded
+		}
+		next := old.becomes(r)
+		if next.State.Finished() {
+			return b.finish(ctx, &old, &next, a, nil, nil)
+		}
+		return b.revive(ctx, &old, &next, a, r.Updated)
+	}))
+}
+
 // becomes is what End makes of a row: what was submitted stays.
 func (r *callRow) becomes(n *deferred.Record) callRow {
 	next := *r

@@ -170,14 +170,22 @@ func (b *batch) takes(ctx context.Context, r *callRow) (bool, *row, bool, error)
 }
 
 func (b *batch) redrive(ctx context.Context, r *callRow, due, now time.Time) error {
-	_, op, found, err := b.takes(ctx, r)
-	if err != nil {
-		return err
-	}
 	became := r.Redriven(now, due)
 	next := r.becomes(&became)
 	next.NotBefore = became.NotBefore
-	if err := b.writeCall(ctx, r, &next, answer{}, nil); err != nil {
+	return b.revive(ctx, r, &next, answer{}, now)
+}
+
+// revive writes a finished call that is to be sent again, and takes its operation id again.
+func (b *batch) revive(ctx context.Context, old, next *callRow, a answer, now time.Time) error {
+	takes, op, found, err := b.takes(ctx, old)
+	if err == nil && !takes {
+		err = deferred.ErrConflict
+	}
+	if err != nil {
+		return err
+	}
+	if err := b.writeCall(ctx, old, next, a, nil); err != nil {
 		return err
 	}
 	return b.takeOperation(ctx, &next.Record, op, found, now)

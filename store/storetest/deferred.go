@@ -286,6 +286,7 @@ func attempts() []deferredPromise {
 		{"an end is written where the attempt was begun", endsAreWritten},
 		{"who was superseded writes nothing", supersededEnds},
 		{"the same end twice is as once", endsTwice},
+		{"what was unknown is settled once", settlesCalls},
 	}
 }
 

@@ -21,7 +21,7 @@ func RunDeferredAgainst(t *testing.T, open, oracle func(t testing.TB) Deferred, 
 	rapid.Check(t, func(r *rapid.T) {
 		d := &deferredDrive{t: t, got: open(t), want: oracle(t), used: map[string]bool{}}
 		r.Repeat(map[string]func(*rapid.T){
-			"submit": d.submit, "submit more": d.submit, "begin": d.begin, "begin more": d.begin, "end": d.end, "end more": d.end,
+			"submit": d.submit, "submit more": d.submit, "begin": d.begin, "begin more": d.begin, "end": d.end, "end more": d.end, "settle": d.settle,
 			"due": d.due, "list": d.list, "recover": d.recover, "cancel": d.cancel, "redrive": d.redrive, "purge": d.purge, "expire": d.expire,
 			"changes": d.changes, "": d.same,
 			"reopen": func(*rapid.T) { d.got = reopen(t, d.got) },
@@ -165,6 +165,24 @@ func (d *deferredDrive) end(r *rapid.T) {
 	d.both(r, "End", func(s Deferred) (any, error) {
 		n := one
 		return nil, s.End(d.t.Context(), &n, made)
+	})
+}
+
+func (d *deferredDrive) settle(r *rapid.T) {
+	one, ok := d.one(r, deferred.StateUnknown)
+	if !ok {
+		return
+	}
+	one.Epoch += uint64(rapid.IntRange(0, 9).Draw(r, "off") / 9)
+	one.Updated, one.Effect, one.Response, one.Detail = aMinute(r), call.Effect(rapid.IntRange(1, 3).Draw(r, "effect")), anAnswer(r), "found"
+	if one.State = deferred.State(rapid.IntRange(3, 4).Draw(r, "state")); one.State == deferred.StateCompleted {
+		one.Until, one.Ended = maybe(r, "until"), one.Updated
+	} else {
+		one.State, one.NextAttempt, one.FirstSend, one.Ended = deferred.StateRetrying, aMinute(r), time.Time{}, time.Time{}
+	}
+	d.both(r, "Settle", func(s Deferred) (any, error) {
+		n := one
+		return nil, s.Settle(d.t.Context(), &n)
 	})
 }
 

@@ -17,6 +17,7 @@ func namespaces() []deferredPromise {
 		{"a free id is taken with what an earlier call may have done", freeTaken},
 		{"a direct call sees the deferred call that has its id", seenByDirect},
 		{"the end of a deferred call is told to direct calls", endsTold},
+		{"what a status probe found is told to direct calls", settlesTold},
 		{"a redrive takes the id again, unless somebody else has it", redriveTakes},
 		{"a purge leaves what is known of the id", purgeLeaves},
 	}
