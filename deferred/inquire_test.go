@@ -94,6 +94,9 @@ func TestAStatusProbeSettlesWhatIsUnknown(t *testing.T) {
 				if r.Response != nil {
 					status = r.Response.Status
 				}
+				if tt.effect == call.EffectNone && !r.FirstSend.IsZero() {
+					t.Errorf("first sent %v", r.FirstSend) // a key would be thought forgotten
+				}
 				if r.State != tt.state || r.Failure != tt.failure || r.Outcome != tt.outcome || r.Effect != tt.effect || r.Reason != tt.reason || status != tt.status {
 					t.Errorf("%+v", r)
 				}
