@@ -112,7 +112,7 @@ func (d *Dispatcher) Dispatch(ctx context.Context, r *deferred.Record, t *deferr
 
 // Inquire asks the status probe that the policy of today has for the call.
 func (d *Dispatcher) Inquire(ctx context.Context, r *deferred.Record, lastByte time.Time) (deferred.Found, error) {
-	t, err := d.Judge(r)
+	t, err := d.Judge(r) //nolint:contextcheck // nothing of the submitter's context is kept
 	if err != nil {
 		return deferred.Found{}, errInvalidNow
 	}

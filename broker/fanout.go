@@ -188,6 +188,7 @@ func (f *fanOut) make(ctx context.Context, req *pb.FanOutRequest) *pb.FanOutResp
 		}
 		resp.Results = append(resp.Results, &pb.BranchResult{Id: req.GetBranches()[i].GetId(), Response: b.reply})
 	}
+	shrink(resp)
 	return resp
 }
 

@@ -106,12 +106,12 @@ func (s *CallService) ReconcileOperation(ctx context.Context, req *pb.ReconcileO
 // reconcile asks about an operation that is unknown: of a deferred call through the queue, which goes on with it by what was found.
 func (s *CallService) reconcile(ctx context.Context, r *operation.Record) (operation.Record, error) {
 	if r.Deferred == "" || s.queue == nil {
-		return s.cfg.Operations.Reconcile(ctx, r.Key, s.probeFor(r.Caller)) //nolint:wrapcheck // read by operationError
+		return s.cfg.Operations.Reconcile(ctx, r.Key, s.probeFor(r.Caller))
 	}
 	if _, err := s.queue.Reconcile(ctx, r.Caller, r.Deferred); err != nil && !errors.Is(err, deferred.ErrNotFound) { // purged meanwhile
-		return *r, err //nolint:wrapcheck // as above
+		return *r, err
 	}
-	return s.cfg.Operations.Get(ctx, r.Key) //nolint:wrapcheck // as above
+	return s.cfg.Operations.Get(ctx, r.Key)
 }
 
 // namesOperation is a request that names one.

@@ -33,7 +33,7 @@ func (q *Queue) reconcile(ctx context.Context, caller, id string) (Record, Found
 	}
 	found, err := q.cfg.Dispatcher.Inquire(ctx, &r, time.Now().Add(r.Ended.Sub(q.now())))
 	if err != nil || found.Applied == nil && !found.NotApplied {
-		return r, found, err //nolint:wrapcheck // as Reconcile says
+		return r, found, err
 	}
 	t, err := q.judge(&r)
 	if err != nil {

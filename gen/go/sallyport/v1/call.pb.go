@@ -1295,7 +1295,8 @@ type HttpResponse struct {
 	Trailers []*HttpHeader `protobuf:"bytes,4,rep,name=trailers,proto3" json:"trailers,omitempty"`
 	// "HTTP/1.1" or "HTTP/2".
 	Protocol string `protobuf:"bytes,5,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// There was a body, and the ledger of operations does not keep it (any more): only with replayed, and from GetOperation.
+	// There was a body, and the ledger of operations does not keep it (any more): only with replayed, from GetOperation, and in a FanOut whose
+	// reply would be larger than 4 MiB.
 	BodyOmitted   bool `protobuf:"varint,6,opt,name=body_omitted,json=bodyOmitted,proto3" json:"body_omitted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
