@@ -39,7 +39,7 @@ func TestNothingIsDoneTwice(t *testing.T) {
 
 // A policy file that the broker refuses would end the audit at once; one that lacks a route would audit the defaults.
 func TestEveryRouteHasItsPolicy(t *testing.T) {
-	text := policies()
+	text := policies(history.AttemptTimeout)
 	for name := range history.Routes() {
 		if !strings.Contains(text, "policies/"+name) {
 			t.Errorf("no policy for %s", name)

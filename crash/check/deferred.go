@@ -39,14 +39,24 @@ type DeferredCounts struct {
 	Orphans, Duplicates, Flags int
 	// ByState are the calls by their last state.
 	ByState map[string]int
-	// Killed are the calls whose broker was killed at a step, by "step, mode".
-	Killed map[string]int
+	// Cells are the same by step and kind, see [CellOf].
+	Cells map[string]CellCounts
 }
+
+// CellCounts counts the calls of one cell.
+type CellCounts struct {
+	// Calls, the Arrivals of their requests, those that came Again after another of their call, and the calls that are flagged, UNKNOWN, and
+	// LOST: accepted and not there, or never finished. Violations of all rules.
+	Calls, Arrivals, Again, Flags, Unknown, Lost, Violations int
+}
+
+// CellOf names a cell; the step is "" for any moment.
+func CellOf(step history.Step, repeatable bool) string { return fmt.Sprintf("%s %t", step, repeatable) }
 
 // Deferred checks the deferred calls of a history.
 func Deferred(h *history.History) ([]Violation, DeferredCounts) {
 	c := &checker{stops: h.Stops}
-	n := DeferredCounts{ByState: map[string]int{}, Killed: map[string]int{}}
+	n := DeferredCounts{ByState: map[string]int{}, Cells: map[string]CellCounts{}}
 	for _, stop := range h.Stops {
 		if stop.Killed {
 			n.Kills++
@@ -59,7 +69,7 @@ func Deferred(h *history.History) ([]Violation, DeferredCounts) {
 	}
 	tales := gatherDeferred(h)
 	for _, t := range tales {
-		t.count(&n)
+		before := len(c.found)
 		c.kept(t)
 		c.once(t)
 		c.orphans(t)
@@ -68,6 +78,7 @@ func Deferred(h *history.History) ([]Violation, DeferredCounts) {
 		c.ending(t)
 		c.stays(t)
 		c.cell(t)
+		t.count(&n, c.found[before:])
 	}
 	for _, l := range h.Listings {
 		c.listed(tales, l)
@@ -139,7 +150,8 @@ func (t *tale) accepted() (time.Duration, bool) {
 	return 0, false
 }
 
-func (t *tale) count(n *DeferredCounts) {
+func (t *tale) count(n *DeferredCounts, found []Violation) {
+	t.countCell(n, found)
 	n.Calls++
 	for _, a := range t.acks {
 		if a.Code == history.OK {
@@ -162,8 +174,28 @@ func (t *tale) count(n *DeferredCounts) {
 		n.Flags++
 	}
 	n.Orphans += orphans(&s)
-	if t.call.Step != "" {
-		n.Killed[fmt.Sprintf("%s, %s", t.call.Step, t.call.Mode.Name)]++
+}
+
+func (t *tale) countCell(n *DeferredCounts, found []Violation) {
+	name := CellOf(t.call.Step, t.call.Mode.Repeatable)
+	one := CellCounts{Calls: 1, Arrivals: len(t.arrivals), Again: max(0, len(t.arrivals)-1), Violations: len(found)}
+	if s, ok := t.last(); ok {
+		one.Flags, one.Unknown = ones(s.PossibleDuplicate), ones(s.State == stateUnknown)
+	}
+	one.Lost = ones(slices.ContainsFunc(found, func(v Violation) bool { return v.Rule == Kept }))
+	n.Cells[name] = n.Cells[name].plus(one)
+}
+
+func ones(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func (c CellCounts) plus(o CellCounts) CellCounts {
+	return CellCounts{
+		c.Calls + o.Calls, c.Arrivals + o.Arrivals, c.Again + o.Again, c.Flags + o.Flags, c.Unknown + o.Unknown, c.Lost + o.Lost, c.Violations + o.Violations,
 	}
 }
 
@@ -182,12 +214,34 @@ func (n *DeferredCounts) Add(o *DeferredCounts) {
 	n.Kills, n.Ends, n.Calls, n.Acks, n.Lost = n.Kills+o.Kills, n.Ends+o.Ends, n.Calls+o.Calls, n.Acks+o.Acks, n.Lost+o.Lost
 	n.Arrivals, n.Effects, n.Orphans = n.Arrivals+o.Arrivals, n.Effects+o.Effects, n.Orphans+o.Orphans
 	n.Duplicates, n.Flags = n.Duplicates+o.Duplicates, n.Flags+o.Flags
-	for _, both := range []struct{ to, from *map[string]int }{{&n.ByState, &o.ByState}, {&n.Killed, &o.Killed}} {
-		if *both.to == nil {
-			*both.to = map[string]int{}
+	if n.ByState == nil {
+		n.ByState, n.Cells = map[string]int{}, map[string]CellCounts{}
+	}
+	for k, v := range o.ByState {
+		n.ByState[k] += v
+	}
+	for k, v := range o.Cells {
+		n.Cells[k] = n.Cells[k].plus(v)
+	}
+}
+
+// DeferredStory is the whole history of one call, a line for everything that happened, for a person.
+func DeferredStory(h *history.History, operation string) string {
+	var l lines
+	for _, t := range gatherDeferred(h) {
+		if t.Name != operation || t.Name == "" {
+			continue
 		}
-		for k, v := range *both.from {
-			(*both.to)[k] += v
+		l.tell(&t.story)
+		for _, a := range t.acks {
+			l.addf(a.Start, "submit, %s %s", t.call.Mode.Name, t.call.Mode.Delivery)
+			l.addf(a.End, "submit: %s %s", a.Code, a.ID)
+		}
+		for i := range t.sights {
+			s := &t.sights[i]
+			l.addf(s.End, "looked at: %s %s %s, effect %s, %s, status %d, possible duplicate %t, attempts %+v", s.Code, s.State, s.Failure, s.Effect, s.Reason,
+				s.Status, s.PossibleDuplicate, s.Attempts)
 		}
 	}
+	return l.withStops(h)
 }

@@ -175,13 +175,13 @@ type fate struct {
 // cell: the kill hit its step, and had what follows from that.
 func (c *checker) cell(t *tale) {
 	s, ok := t.last()
-	if !ok || t.call.Step == "" || t.call.Step == history.Claimed { // between two writes everything may follow
+	if !ok || t.call.Step == "" {
 		return
 	}
 	var want fate
 	again := t.call.Mode.Repeatable
 	switch step := t.call.Step; {
-	case step == history.Accepted, step == history.Committed:
+	case step == history.Accepted, step == history.Claimed, step == history.Committed:
 		want = fate{stateCompleted, 1, 1, 1, false}
 	case step == history.Intended && again:
 		want = fate{stateCompleted, 1, 1, 2, true}

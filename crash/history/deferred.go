@@ -46,7 +46,7 @@ type Step string
 const (
 	// Accepted: acknowledged, not due yet.
 	Accepted Step = "after accept"
-	// Claimed: acknowledged and due that moment, so that it is being taken up.
+	// Claimed: it is due, and the broker cannot write that an attempt begins.
 	Claimed Step = "after claim"
 	// Intended: "an attempt begins" is on the disk, and its connection is not made.
 	Intended Step = "after intent"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -25,6 +26,9 @@ type Held struct {
 	effects atomic.Int64
 	keys    keys
 	gates   atomic.Int64
+	seed    uint64
+	drawn   atomic.Uint64
+	slow    atomic.Bool
 
 	mu       sync.Mutex // protects the fields below
 	hold     *Hold
@@ -41,14 +45,14 @@ type Hold struct {
 }
 
 // StartHeld serves on loopback.
-func StartHeld(ctx context.Context, h *history.Recorder) (*Held, error) {
+func StartHeld(ctx context.Context, seed uint64, h *history.Recorder) (*Held, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
 	const gates = 1000
 	u := &Held{
-		history: h, routes: history.Routes(), address: l.Addr().String(), served: make(chan error, 1+gates), keys: keys{known: map[string]*entry{}},
+		seed: seed, history: h, routes: history.Routes(), address: l.Addr().String(), served: make(chan error, 1+gates), keys: keys{known: map[string]*entry{}},
 	}
 	u.server = &http.Server{Handler: u, ReadHeaderTimeout: time.Minute}
 	u.server.SetKeepAlivesEnabled(false) // each request begins with the first byte of a connection
@@ -85,6 +89,17 @@ func (u *Held) Hold(step history.Step, n int) *Hold {
 // Reached is closed when all of them are there.
 func (h *Hold) Reached() <-chan struct{} { return h.reached }
 
+// Slow takes a random time at each step from now on, and refuses some requests with 503 before they have an effect.
+func (u *Held) Slow() { u.slow.Store(true) }
+
+// draw is a number below n, the next of the seed; 0 where nothing is slow.
+func (u *Held) draw(n int64) int64 {
+	if !u.slow.Load() {
+		return 0
+	}
+	return rand.New(rand.NewPCG(u.seed, u.drawn.Add(1))).Int64N(n) //nolint:gosec // a seed
+}
+
 // Release lets them go on, and stops no more.
 func (u *Held) Release(h *Hold) {
 	u.mu.Lock()
@@ -104,6 +119,12 @@ func (u *Held) Written() int {
 
 // at is a request that has come to a step.
 func (u *Held) at(step history.Step) {
+	const longest = 15 * time.Millisecond
+	if d := u.draw(int64(longest)); d > 0 {
+		timer := time.NewTimer(time.Duration(d))
+		defer timer.Stop()
+		<-timer.C
+	}
 	u.mu.Lock()
 	h := u.hold
 	if h == nil || h.step != step || h.left == 0 {
@@ -141,6 +162,14 @@ func (u *Held) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer commits and answers in pieces.
 func (u *Held) answer(w http.ResponseWriter, route history.Route, a *history.Arrival) {
+	const refused = 12 // one in so many
+	if u.draw(refused) == 1 {
+		a.Script = "503"
+		if write(w, answer{503, "not now"}) {
+			a.Status = 503
+		}
+		return
+	}
 	key := a.Operation + " " + a.Key
 	if route.Keyed {
 		switch v, stored := u.keys.take(key, "", route.KeyTTL+history.KeyGrace, time.Now()); v {

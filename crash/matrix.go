@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sallyport/sallyport/crash/history"
+	"github.com/sallyport/sallyport/crash/upstream"
+)
+
+// cell is a step at which the broker is killed, and a kind of calls.
+type cell struct {
+	step       history.Step
+	repeatable bool
+}
+
+// cells are all of them.
+func cells() []cell {
+	var all []cell
+	for _, step := range history.Steps() {
+		all = append(all, cell{step, true}, cell{step, false})
+	}
+	return all
+}
+
+// each is how many calls one kill hits.
+const each = 4
+
+// modes are those of the calls that one kill hits: each of its kind as often.
+func (c cell) modes() []history.Mode {
+	var kind []history.Mode
+	for _, m := range history.Modes() {
+		if m.Repeatable == c.repeatable {
+			kind = append(kind, m)
+		}
+	}
+	var all []history.Mode
+	for i := range each {
+		all = append(all, kind[i%len(kind)])
+	}
+	return all
+}
+
+// reachWithin is how long the calls may take to come to their step.
+const reachWithin = 10 * time.Second
+
+// matrix kills the broker so many times in each cell.
+func matrix(ctx context.Context, s *stage, kills int, out io.Writer) error {
+	for _, c := range cells() {
+		began := time.Now()
+		for i := range kills {
+			if err := s.hit(ctx, c, i); err != nil {
+				return fmt.Errorf("kill %d %s, repeatable %t: %w", i+1, c.step, c.repeatable, err)
+			}
+		}
+		_, _ = fmt.Fprintf(out, "  %-16s repeatable %-5t  %d kills  %s\n", c.step, c.repeatable, kills, time.Since(began).Round(100*time.Millisecond))
+	}
+	return s.finish(ctx, reachWithin)
+}
+
+// attack is one kill with the calls that it hits.
+type attack struct {
+	*stage
+
+	calls []history.Deferred
+	ids   []string
+	gate  *upstream.Gate
+	lock  *storeLock
+	hold  *upstream.Hold
+}
+
+// hit brings some calls to a step, kills the broker there, starts it again and waits until the calls have ended.
+func (s *stage) hit(ctx context.Context, c cell, n int) error {
+	a := &attack{stage: s}
+	for i, m := range c.modes() {
+		d := history.Deferred{Name: fmt.Sprintf("%s-%d-%d-%s", slug(c.step), n, i, m.Name), Mode: m, Step: c.step}
+		s.history.Deferred(d)
+		a.calls = append(a.calls, d)
+	}
+	within, cancel := context.WithTimeout(ctx, reachWithin)
+	defer cancel()
+	err := a.reach(within, c.step)
+	if err == nil {
+		err = s.kill(ctx, true, a.letGo)
+	} else {
+		err = errors.Join(err, a.letGo())
+	}
+	if err = errors.Join(err, a.lock.close()); err != nil {
+		return err
+	}
+	for i := range a.calls {
+		if a.caller.Await(within, a.calls[i].Name, a.ids[i], "COMPLETED", "FAILED", "UNKNOWN", "CANCELLED") == "" {
+			_, err := s.caller.Counts(ctx)
+			return errors.Join(err, fmt.Errorf("%s does not end", a.calls[i].Name))
+		}
+	}
+	return nil
+}
+
+// letGo is for when the broker is dead.
+func (a *attack) letGo() error {
+	if a.hold != nil {
+		a.up.Release(a.hold)
+	}
+	err := a.lock.release()
+	if a.gate != nil {
+		err = errors.Join(err, a.gate.Open())
+	}
+	return err
+}
+
+// reach returns when all the calls are at the step.
+func (a *attack) reach(ctx context.Context, step history.Step) (err error) {
+	// Later than the broker is dead, and before long.
+	const later = 700 * time.Millisecond
+	switch step {
+	case history.Accepted:
+		due := time.Now().Add(later)
+		a.submitAll(ctx, a.up.Address(), due)
+		return inTime(due)
+	case history.Claimed:
+		// The broker takes them up when they are due, and its write that an attempt begins waits for the lock.
+		due := time.Now().Add(later / 2)
+		a.submitAll(ctx, a.up.Address(), due)
+		if a.lock, err = lockStore(ctx, a.store()); err != nil {
+			return err
+		}
+		return errors.Join(inTime(due), pass(ctx, time.Until(due)+later/7))
+	case history.Intended:
+		if a.gate, err = a.up.Gate(ctx); err != nil {
+			return err //nolint:wrapcheck // says all there is to say
+		}
+		a.submitAll(ctx, a.gate.Address(), time.Time{})
+		return a.all(ctx, "SENDING")
+	case history.FirstByte, history.Headers, history.Halfway:
+		a.hold = a.up.Hold(step, each)
+		a.submitAll(ctx, a.up.Address(), time.Time{})
+		return reached(ctx, a.hold)
+	case history.Uncommitted:
+		return a.uncommitted(ctx)
+	case history.Committed:
+		a.submitAll(ctx, a.up.Address(), time.Time{})
+		return a.all(ctx, "COMPLETED")
+	}
+	return fmt.Errorf("no such step: %s", step)
+}
+
+// uncommitted lets the answers be written whole when the broker cannot write.
+func (a *attack) uncommitted(ctx context.Context) (err error) {
+	written := a.up.Written()
+	hold := a.up.Hold(history.Halfway, each)
+	a.hold = hold
+	a.submitAll(ctx, a.up.Address(), time.Time{})
+	if err := reached(ctx, hold); err != nil {
+		return err
+	}
+	if a.lock, err = lockStore(ctx, a.store()); err != nil {
+		return err
+	}
+	a.up.Release(hold)
+	const look, read = time.Millisecond, 20 * time.Millisecond
+	for a.up.Written() < written+each && err == nil {
+		err = pass(ctx, look)
+	}
+	return errors.Join(err, pass(ctx, read)) // so that the broker has read them, as is likely, and its write waits
+}
+
+// submitAll submits the calls of the attack; what failed is a finding of the checker.
+func (a *attack) submitAll(ctx context.Context, up string, due time.Time) {
+	a.ids = make([]string, len(a.calls))
+	inParallel(len(a.calls), len(a.calls), func(i int) { a.ids[i] = a.submit(ctx, &a.calls[i], up, due) })
+}
+
+// all waits until each of them is in that state, as it is told.
+func (a *attack) all(ctx context.Context, state string) error {
+	for i := range a.calls {
+		if got := a.caller.Await(ctx, a.calls[i].Name, a.ids[i], state); got != state {
+			return fmt.Errorf("%s does not come to be %s", a.calls[i].Name, state)
+		}
+	}
+	return nil
+}
+
+func reached(ctx context.Context, h *upstream.Hold) error {
+	select {
+	case <-h.Reached():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the calls do not come to the step: %w", ctx.Err())
+	}
+}
+
+// inTime: on a machine that is too busy a step may be missed, and then the audit says so instead of a finding that is none.
+func inTime(due time.Time) error {
+	if !time.Now().Before(due) {
+		return errors.New("the machine is too busy: calls were due before the step was reached")
+	}
+	return nil
+}
+
+func slug(s history.Step) string {
+	out := []byte(s)
+	for i := range out {
+		if out[i] == ' ' {
+			out[i] = '-'
+		}
+	}
+	return string(out)
+}
