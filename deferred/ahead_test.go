@@ -39,14 +39,23 @@ func TestWhatIsReadAndNotBegunIsNotReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &asked{Deferred: memory.NewDeferred(nil)}
 		q := queueOn(s, newUpstream(func(ctx context.Context, _ *deferred.Record, _ int) call.Final { return slow(ctx, 10*time.Second) }))
-		q.Run()
-		defer closed(t, q)
 		const many = 4 // a quarter of eight run at once, as many wait beside them, and the rest would be let go
 		for i := range many {
 			submit(t, q, fmt.Sprint("a", i), "http://a:80")
 		}
+		q.Run() // one look finds them all
+		defer closed(t, q)
 		synctest.Wait()
 		submit(t, q, "other", "http://b:80") // has it look again, while two fly and some wait
+		synctest.Wait()
+		s.mu.Lock()
+		last := s.busy[len(s.busy)-1]
+		s.mu.Unlock()
+		for seq := range uint64(many) {
+			if !last[seq+1] {
+				t.Errorf("%d may be read again: busy were %v", seq+1, last)
+			}
+		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		s.mu.Lock()
