@@ -22,7 +22,7 @@ const killsOfARound = 50
 func deferredCampaign(ctx context.Context, o *options, out io.Writer) error {
 	_, _ = fmt.Fprintf(out, "seed %d, deferred calls: %d kills in each of %d cells, %d random ones, %d waiting\n", o.seed, o.cell, len(cells()), o.random, o.waiting)
 	var found []check.Violation
-	var steps, any check.DeferredCounts
+	var steps, random check.DeferredCounts
 	run := func(name string, seed uint64, to *check.DeferredCounts, do func(*stage) error) error {
 		began := time.Now()
 		h, err := onStage(ctx, o, seed, out, do)
@@ -42,12 +42,12 @@ func deferredCampaign(ctx context.Context, o *options, out io.Writer) error {
 		err = run("matrix", o.seed, &steps, func(s *stage) error { return matrix(ctx, s, o.cell, out) })
 	}
 	for left, seed := o.random, o.seed+1; left > 0 && err == nil; left, seed = left-killsOfARound, seed+1 {
-		err = run("random", seed, &any, func(s *stage) error { return randomly(ctx, s, min(left, killsOfARound)) })
+		err = run("random", seed, &random, func(s *stage) error { return randomly(ctx, s, min(left, killsOfARound)) })
 	}
 	if o.waiting > 0 && err == nil {
 		_, err = onStage(ctx, o, o.seed, out, func(s *stage) error { return waiting(ctx, s, o.waiting, out) })
 	}
-	return errors.Join(err, deferredSummary(out, &steps, &any, found))
+	return errors.Join(err, deferredSummary(out, &steps, &random, found))
 }
 
 // onStage runs it in a directory of its own, and gives the history.
@@ -68,7 +68,7 @@ func onStage(ctx context.Context, o *options, seed uint64, out io.Writer, do fun
 	} else {
 		err = os.RemoveAll(dir)
 	}
-	return s.history.History(), err //nolint:wrapcheck // says all there is to say
+	return s.history.History(), err
 }
 
 func tellDeferred(out io.Writer, stories int, h *history.History, violations []check.Violation) {

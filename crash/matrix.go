@@ -151,7 +151,7 @@ func (a *attack) reach(ctx context.Context, step history.Step) (err error) {
 		return errors.Join(inTime(due), pass(ctx, time.Until(due)+later/7))
 	case history.Intended:
 		if a.gate, err = a.up.Gate(ctx); err != nil {
-			return err //nolint:wrapcheck // says all there is to say
+			return err
 		}
 		a.submitAll(ctx, a.gate.Address(), time.Time{})
 		return a.all(ctx, "SENDING")

@@ -23,7 +23,7 @@ func randomly(ctx context.Context, s *stage, kills int) error {
 	var numbers atomic.Int64
 	var working sync.WaitGroup
 	for i := range submitters {
-		rnd := rand.New(rand.NewPCG(s.rnd.Uint64(), uint64(i))) //nolint:gosec // counts from 0
+		rnd := rand.New(rand.NewPCG(s.rnd.Uint64(), uint64(i)))
 		working.Go(func() { s.keepSubmitting(ctx, rnd, &numbers, stop) })
 	}
 	err := s.killAtRandom(ctx, kills)

@@ -34,7 +34,7 @@ type stage struct {
 }
 
 func openStage(ctx context.Context, program string, seed uint64, dir string) (*stage, error) {
-	s := &stage{rnd: rand.New(rand.NewPCG(seed, 0)), history: history.NewRecorder(time.Now()), dir: dir, names: map[string]string{}} //nolint:gosec // a seed
+	s := &stage{rnd: rand.New(rand.NewPCG(seed, 0)), history: history.NewRecorder(time.Now()), dir: dir, names: map[string]string{}}
 	rules := filepath.Join(dir, "policies.yaml")
 	if err := os.WriteFile(rules, []byte(policies(longAttempt)), 0o600); err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
@@ -85,7 +85,7 @@ func (s *stage) kill(ctx context.Context, killed bool, between func() error) err
 	}
 	err := end()
 	stop.Wrong = s.broker.Wrong()
-	if err = errors.Join(err, between()); err != nil {
+	if err := errors.Join(err, between()); err != nil {
 		return err
 	}
 	if err := s.broker.Restart(ctx); err != nil {

@@ -179,6 +179,7 @@ func TestWatchGoesOnAfterThePositionOfTheLastChange(t *testing.T) {
 		}
 		together.mu.Lock()
 		changes := together.changes
+		var all []*watcher
 		together.mu.Unlock()
 		for i, want := range []string{"b:1 c:1 d:1 ", "b:1 c:1 d:1 ", ""} {
 			again := watch(t.Context(), q, &deferred.Filter{}, changes[i].Position, 0)
@@ -186,9 +187,12 @@ func TestWatchGoesOnAfterThePositionOfTheLastChange(t *testing.T) {
 			if got := again.story(); got != want {
 				t.Errorf("after change %d: told %q, want %q", i+1, got, want)
 			}
-			defer func() { <-again.done }()
+			all = append(all, again)
 		}
 		q.Close(t.Context())
+		for _, w := range all {
+			<-w.done
+		}
 		<-start.done
 		<-together.done
 	})

@@ -105,7 +105,7 @@ func (c *Caller) Counts(ctx context.Context) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	resp, err := c.deferred.ListDeferredCalls(ctx, &pb.ListDeferredCallsRequest{PageSize: 1})
-	return counts(resp), err //nolint:wrapcheck // says all there is to say
+	return counts(resp), err
 }
 
 // List reads the whole list, in pages, and writes it down.
@@ -125,7 +125,7 @@ func (c *Caller) List(ctx context.Context) error {
 			l.States[d.GetOperationId()] = state(d.GetState())
 		}
 		l.Counts = counts(resp)
-		if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
+		if req.PageToken = resp.GetNextPageToken(); req.GetPageToken() == "" {
 			c.history.Listing(l)
 			return nil
 		}

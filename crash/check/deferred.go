@@ -132,9 +132,9 @@ func gatherDeferred(h *history.History) []*tale {
 
 // last is what was said last; false: nothing was.
 func (t *tale) last() (history.Sight, bool) {
-	for i := len(t.sights) - 1; i >= 0; i-- {
-		if t.sights[i].Code == history.OK {
-			return t.sights[i], true
+	for _, s := range slices.Backward(t.sights) {
+		if s.Code == history.OK {
+			return s, true
 		}
 	}
 	return history.Sight{}, false

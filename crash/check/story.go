@@ -22,8 +22,8 @@ func Story(h *history.History, operation string) string {
 }
 
 // withStops writes them out, with the ends of the broker between them.
-func (l lines) withStops(h *history.History) string {
-	lines := l
+func (l *lines) withStops(h *history.History) string {
+	lines := *l
 	if len(lines) == 0 {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -97,7 +98,7 @@ func (u *Held) draw(n int64) int64 {
 	if !u.slow.Load() {
 		return 0
 	}
-	return rand.New(rand.NewPCG(u.seed, u.drawn.Add(1))).Int64N(n) //nolint:gosec // a seed
+	return rand.New(rand.NewPCG(u.seed, u.drawn.Add(1))).Int64N(n)
 }
 
 // Release lets them go on, and stops no more.
@@ -199,7 +200,7 @@ func (u *Held) answer(w http.ResponseWriter, route history.Route, a *history.Arr
 func (u *Held) inPieces(w http.ResponseWriter, done answer, a *history.Arrival) {
 	c := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", fmt.Sprint(len(done.body)))
+	w.Header().Set("Content-Length", strconv.Itoa(len(done.body)))
 	w.WriteHeader(done.status)
 	if c.Flush() != nil {
 		return
