@@ -54,7 +54,7 @@ func (g *Gate) shut(ctx context.Context) error {
 	for range most {
 		c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", g.address)
 		if err != nil {
-			return context.Cause(ctx) // nil: full, as it should be
+			return ctx.Err() //nolint:wrapcheck // nil: full, as it should be
 		}
 		g.queue = append(g.queue, c)
 	}
