@@ -98,6 +98,7 @@ bench: build ## measure (figures in docs)
 .PHONY: crash
 crash: ## audit of effects: kill the broker under load for minutes and count what was done twice (docs/crash.md)
 	go run ./crash
+	go run ./crash -deferred
 
 .PHONY: demo
 demo: build ## a broker and a flaky upstream in one process, and a few calls that show what it is for

@@ -4,6 +4,7 @@
 //
 //	go run ./crash -rounds 20
 //	go run ./crash -seed 7 -rounds 1
+//	go run ./crash -deferred
 package main
 
 import (
@@ -23,6 +24,8 @@ const (
 	maxRounds     = 1000
 	maxOperations = 10_000
 	maxCallers    = 1000
+	maxKills      = 10_000
+	maxWaiting    = 100_000
 )
 
 // options are what the flags say.
@@ -35,6 +38,10 @@ type options struct {
 	program    string
 	keep       bool
 	kills      bool
+
+	// Of the audit of deferred calls.
+	deferred              bool
+	cell, random, waiting int
 }
 
 func main() {
@@ -63,6 +70,9 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
+	if o.deferred {
+		return deferredCampaign(ctx, &o, os.Stdout)
+	}
 	return campaign(ctx, &o, os.Stdout)
 }
 
@@ -75,6 +85,10 @@ func parse(args []string) (options, error) {
 	fs.IntVar(&o.callers, "callers", 32, "operations under way at once")
 	fs.IntVar(&o.stories, "stories", 2, "violations of each rule and round of which the whole history is printed")
 	fs.BoolVar(&o.kills, "kills", true, "end the broker and start it again; without, unknowns have the time to settle")
+	fs.BoolVar(&o.deferred, "deferred", false, "audit deferred calls instead of operations")
+	fs.IntVar(&o.cell, "cell", 20, "of deferred calls: kills of each step and kind")
+	fs.IntVar(&o.random, "random", 1000, "of deferred calls: kills at any moment")
+	fs.IntVar(&o.waiting, "waiting", 10_000, "of deferred calls: how many wait while the broker is killed and starts again")
 	fs.BoolVar(&o.keep, "keep", false, "keep the logs and the data of each round's broker, and say where")
 	fs.StringVar(&o.program, "broker", "", "a built broker; without it, one is built")
 	if err := fs.Parse(args); err != nil {
@@ -82,6 +96,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.rounds < 1 || o.rounds > maxRounds || o.operations < 1 || o.operations > maxOperations || o.callers < 1 || o.callers > maxCallers {
 		return o, fmt.Errorf("give 1 to %d rounds of 1 to %d operations, 1 to %d at once", maxRounds, maxOperations, maxCallers)
+	}
+	if o.cell < 0 || o.cell > maxKills || o.random < 0 || o.random > maxKills || o.waiting < 0 || o.waiting > maxWaiting {
+		return o, fmt.Errorf("give at most %d kills and %d waiting", maxKills, maxWaiting)
 	}
 	if o.seed == 0 {
 		o.seed = uint64(rand.Uint32())

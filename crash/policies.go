@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/sallyport/sallyport/crash/history"
 	"github.com/sallyport/sallyport/crash/upstream"
@@ -27,10 +28,10 @@ var extra = map[string]string{
 	"hedged":  "    hedge: { delay: 0.08s, max_extra: 10 }\n",
 }
 
-// policies are those of the routes, in YAML.
-func policies() string {
+// policies are those of the routes, in YAML. An attempt has that long.
+func policies(attempt time.Duration) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, base, "1s", history.MaxAttempts)
+	fmt.Fprintf(&out, base, attempt, history.MaxAttempts)
 	for name, r := range history.Routes() {
 		fmt.Fprintf(&out, "  - name: policies/%s\n    match: { hosts: [\"127.0.0.1\"], path_prefix: /%s }\n", name, name)
 		if r.Keyed {

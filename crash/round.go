@@ -24,7 +24,7 @@ func round(ctx context.Context, o *options, seed uint64, dir string) (history.Hi
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	recorder := history.NewRecorder(time.Now())
 	rules := filepath.Join(dir, "policies.yaml")
-	if err := os.WriteFile(rules, []byte(policies()), 0o600); err != nil {
+	if err := os.WriteFile(rules, []byte(policies(history.AttemptTimeout)), 0o600); err != nil {
 		return history.History{}, fmt.Errorf("policies: %w", err)
 	}
 	death := &death{fire: make(chan struct{}, 1)}

@@ -155,3 +155,70 @@ func TestWatchTellsEverythingOnceOrMore(t *testing.T) {
 		}
 	})
 }
+
+// Going on after the last change of a look tells nothing twice, and after one before it the later ones again.
+func TestWatchGoesOnAfterThePositionOfTheLastChange(t *testing.T) {
+	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return good() })
+	bubble(t, u, func(t *testing.T, q *deferred.Queue, _ *memory.Deferred) {
+		t.Helper()
+		later := func(r *deferred.Record) { r.NotBefore = time.Now().Add(time.Hour) }
+		submit(t, q, "first", "http://a:80", later)
+		start := watch(t.Context(), q, &deferred.Filter{}, 0, 0)
+		synctest.Wait()
+		submit(t, q, "a", "http://a:80", later)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		start.mu.Lock()
+		from := start.changes[0].Position
+		start.mu.Unlock()
+		for _, id := range []string{"b", "c", "d"} {
+			submit(t, q, id, "http://a:80", later)
+		}
+		together := watch(t.Context(), q, &deferred.Filter{}, from, 0) // one look finds all three
+		synctest.Wait()
+		if got := together.story(); got != "b:1 c:1 d:1 " {
+			t.Fatalf("told %s", got)
+		}
+		together.mu.Lock()
+		changes := together.changes
+		var all []*watcher
+		together.mu.Unlock()
+		for i, want := range []string{"b:1 c:1 d:1 ", "b:1 c:1 d:1 ", ""} {
+			again := watch(t.Context(), q, &deferred.Filter{}, changes[i].Position, 0)
+			synctest.Wait()
+			if got := again.story(); got != want {
+				t.Errorf("after change %d: told %q, want %q", i+1, got, want)
+			}
+			all = append(all, again)
+		}
+		q.Close(t.Context())
+		for _, w := range all {
+			<-w.done
+		}
+		<-start.done
+		<-together.done
+	})
+}
+
+// Who is told when a retention ends does not depend on a look that comes by chance: the tidier sleeps until the first end that the store knows.
+func TestExpiresAtTheEndThatTheStoreKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewDeferred(nil)
+		end := time.Now().Add(10*time.Second + 500*time.Millisecond)
+		r := &deferred.Record{
+			ID: "a", Caller: "one", OperationID: "a", Origin: "http://a:80", State: deferred.StatePending,
+			Created: time.Now(), Updated: time.Now(), NotBefore: time.Now().Add(time.Hour), NextAttempt: time.Now().Add(time.Hour), Expire: end,
+		}
+		if _, _, err := s.Submit(t.Context(), r); err != nil { // by an earlier process: this queue is told nothing of it
+			t.Fatal(err)
+		}
+		q := queueOn(s, newUpstream(func(context.Context, *deferred.Record, int) call.Final { return good() }))
+		q.Run()
+		defer closed(t, q)
+		time.Sleep(10*time.Second + 500*time.Millisecond)
+		synctest.Wait()
+		if got := wantState(t, q, "a", deferred.StateFailed); !got.Ended.Equal(end) {
+			t.Errorf("expired at %v, want %v", got.Ended, end)
+		}
+	})
+}

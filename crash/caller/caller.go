@@ -28,6 +28,7 @@ import (
 type Caller struct {
 	conn     *grpc.ClientConn
 	calls    pb.CallServiceClient
+	deferred pb.DeferredServiceClient
 	upstream string
 	number   uint64
 	history  *history.Recorder
@@ -48,7 +49,7 @@ func Dial(broker, upstream string, number uint64, h *history.Recorder) (*Caller,
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", broker, err)
 	}
-	return &Caller{conn: conn, calls: pb.NewCallServiceClient(conn), upstream: upstream, number: number, history: h}, nil
+	return &Caller{conn: conn, calls: pb.NewCallServiceClient(conn), deferred: pb.NewDeferredServiceClient(conn), upstream: upstream, number: number, history: h}, nil
 }
 
 // Close ends it.

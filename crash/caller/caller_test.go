@@ -66,7 +66,9 @@ func TestPlanIsOfItsSeed(t *testing.T) {
 			nameless++
 		}
 	}
-	if want := len(history.Routes()); len(routes) != want || nameless == 0 {
+	of := history.Routes()
+	delete(of, "get") // of deferred calls alone
+	if want := len(of); len(routes) != want || routes["get"] || nameless == 0 {
 		t.Errorf("%d routes and %d without an id, want %d and some", len(routes), nameless, want)
 	}
 }

@@ -18,6 +18,12 @@ func Story(h *history.History, operation string) string {
 			lines.tell(s)
 		}
 	}
+	return lines.withStops(h)
+}
+
+// withStops writes them out, with the ends of the broker between them.
+func (l *lines) withStops(h *history.History) string {
+	lines := *l
 	if len(lines) == 0 {
 		return ""
 	}

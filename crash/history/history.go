@@ -105,6 +105,12 @@ type History struct {
 	Readings   []Reading
 	Arrivals   []Arrival
 	Stops      []Stop
+
+	// Of the audit of deferred calls.
+	Deferred []Deferred
+	Acks     []Ack
+	Sights   []Sight
+	Listings []Listing
 }
 
 // Recorder collects a history. It is safe for concurrent use.
@@ -163,5 +169,6 @@ func (r *Recorder) History() History {
 	return History{
 		Operations: slices.Clone(r.all.Operations), Asks: slices.Clone(r.all.Asks), Readings: slices.Clone(r.all.Readings),
 		Arrivals: slices.Clone(r.all.Arrivals), Stops: slices.Clone(r.all.Stops),
+		Deferred: slices.Clone(r.all.Deferred), Acks: slices.Clone(r.all.Acks), Sights: slices.Clone(r.all.Sights), Listings: slices.Clone(r.all.Listings),
 	}
 }

@@ -40,6 +40,7 @@ func Routes() map[string]Route {
 		{Name: "short", Method: "POST", Keyed: true, KeyTTL: 1500 * time.Millisecond},
 		{Name: "hedged", Method: "POST", Keyed: true, KeyTTL: 10 * time.Minute},
 		{Name: "put", Method: "PUT"},
+		{Name: "get", Method: "GET"}, // of deferred calls alone
 	} {
 		routes[r.Name] = r
 	}

@@ -14,6 +14,8 @@ import (
 func namespaces() []deferredPromise {
 	return []deferredPromise{
 		{"an id that a direct call has is a conflict", directTaken},
+		{"a direct call that leads its id hands it over, once", handedOver},
+		{"an id that nobody leads is not handed over", nothingToHandOver},
 		{"a free id is taken with what an earlier call may have done", freeTaken},
 		{"a direct call sees the deferred call that has its id", seenByDirect},
 		{"the end of a deferred call is told to direct calls", endsTold},
