@@ -16,7 +16,7 @@ from page import title_of
 from store import Preview
 
 # What each step leaves of the time to those after it, in seconds. The broker ends the step before that, with its waits and repeats.
-AFTER_IDENTITY, AFTER_LINK, AFTER_TITLE = 1.5, 0.4, 0.3
+AFTER_IDENTITY, AFTER_LINK, AFTER_TITLE = 1.3, 0.2, 0.1
 
 
 class Unauthorized(Exception):
@@ -48,7 +48,10 @@ class Outbound:
         asked = _request("GET", self._identity + "/whoami", AFTER_IDENTITY, headers=headers)
         answer, advice = _ask(self._own, asked, deadline)
         if advice.step is Step.DONE:
-            return json.loads(answer.response.body)["user"]
+            try:
+                return str(json.loads(answer.response.body)["user"])
+            except (ValueError, TypeError, KeyError):  # whoever answered, it was not identity
+                raise Unavailable from None
         if _refused(answer) and answer.response.status in (401, 403):
             raise Unauthorized
         raise Unavailable(advice.after)
@@ -80,7 +83,7 @@ class Outbound:
         asked = _request("GET", page, AFTER_TITLE, operation_id="title-" + bookmark.id)
         answer, advice = _ask(self._pages, asked, deadline)
         if advice.step is not Step.DONE:
-            return Preview("unavailable", reason=_reason(answer))
+            return Preview("unavailable", reason=_reason(answer, advice))
         title = title_of(answer.response)
         return Preview("available", title=title) if title else Preview("unavailable", reason="the page has no title")
 
@@ -107,14 +110,15 @@ def _refused(answer):
     return answer is not None and answer.outcome != call_pb2.OUTCOME_SUCCESS and answer.effect == call_pb2.EFFECT_ANSWERED
 
 
-def _reason(answer):
+def _reason(answer, advice):
     """Why there is no title, for the user who chose the URL.
 
     It is one of these sentences and nothing of the broker's: its words, and names and addresses of the network, are not for users. An
     address that is closed reads the same as one where nobody listens, else saving bookmarks would map the network.
     """
     if answer is None:
-        return "titles cannot be looked up at the moment"
+        # A URL that the broker does not take, or a broker that is not there.
+        return "the page cannot be reached" if advice.step is Step.FIX else "titles cannot be looked up at the moment"
     last = answer.attempts[-1].failure if answer.attempts else call_pb2.FAILURE_UNSPECIFIED
     if answer.outcome == call_pb2.OUTCOME_DEADLINE_EXCEEDED or last == call_pb2.FAILURE_ATTEMPT_TIMEOUT:
         return "the page took too long"

@@ -12,7 +12,7 @@ import (
 //
 // Where the token goes on, the answer is different:
 //
-//	ada-slow       every second request is answered, the others never
+//	ada-slow       every second request is answered, half a second late, the others never
 //	ada-hang       none is
 type identity struct {
 	mu    sync.Mutex // protects the field below
@@ -35,6 +35,9 @@ func (i *identity) whoami(w http.ResponseWriter, r *http.Request) {
 	case manner == "hang", manner == "slow" && i.times(token)%2 == 1:
 		hang(r)
 	default:
+		if manner == "slow" {
+			delay(r)
+		}
 		answer(w, http.StatusOK, map[string]string{"user": user})
 	}
 }

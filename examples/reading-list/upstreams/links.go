@@ -17,6 +17,9 @@ import (
 //
 //	lose-once      keeps it, and closes the connection without an answer; a repeat is answered
 //	lose           the same, also for repeats, until it is mended
+//	hang-once      keeps it, and never answers; a repeat is answered
+//	hang           the same, also for repeats, until it is mended
+//	slow           keeps it, and answers half a second later
 //	refuse         answers 400, and keeps nothing
 type links struct {
 	mu     sync.Mutex // protects the fields below
@@ -57,14 +60,20 @@ func (l *links) keep(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	same, repeated, mended := l.put(asked)
-	switch {
-	case !same:
+	if !same {
 		answer(w, http.StatusUnprocessableEntity, map[string]string{"error": "the key is that of another link"})
+		return
+	}
+	switch {
 	case manner == "lose-once" && !repeated, manner == "lose" && !mended:
 		lose()
-	default:
-		answer(w, http.StatusCreated, asked)
+	case manner == "hang-once" && !repeated, manner == "hang" && !mended:
+		hang(r)
+		return
+	case manner == "slow":
+		delay(r)
 	}
+	answer(w, http.StatusCreated, asked)
 }
 
 // put keeps the link unless its key is known. same: what is kept under the key is this link. repeated: it was kept before.

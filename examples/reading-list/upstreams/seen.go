@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // counted counts what reaches a service, before the service does anything with it, and tells it at GET /seen.
@@ -40,6 +41,16 @@ func answer(w http.ResponseWriter, code int, message any) {
 
 // hang answers when nobody listens any more.
 func hang(r *http.Request) { <-r.Context().Done() }
+
+// delay takes half a second.
+func delay(r *http.Request) {
+	timer := time.NewTimer(500 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+}
 
 // lose closes the connection without an answer, in net/http's way.
 func lose() { panic(http.ErrAbortHandler) }
