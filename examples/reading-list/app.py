@@ -139,7 +139,7 @@ def main():
     options.add_argument("--db", default="reading-list-data/bookmarks.db")
     options.add_argument("--identity", default="http://127.0.0.1:9001")
     options.add_argument("--links", default="http://127.0.0.1:9002")
-    options.add_argument("--finish-every", type=float, default=5.0, metavar="SECONDS")
+    options.add_argument("--finish-every", type=float, default=2.0, metavar="SECONDS")
     options = options.parse_args()
     logging.basicConfig(level=logging.INFO)
 

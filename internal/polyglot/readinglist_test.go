@@ -56,16 +56,22 @@ type readingList struct {
 func (k kit) start(t *testing.T) *readingList {
 	t.Helper()
 	l := k.startUpstreams(t)
+	l.startBroker(t)
+	l.startApp(t)
+	return l
+}
+
+// startBroker runs a broker under the policies of the example, with the ports of this one.
+func (l *readingList) startBroker(t *testing.T) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "examples", "reading-list", "policies.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ports := strings.NewReplacer("9001", port(l.identity), "9002", port(l.links), "9003", port(l.pages))
 	tokens := filepath.Join(root, "examples", "reading-list", "tokens.yaml")
-	broker, _ := process.Serve(t, process.Environment(), k.broker, ports.Replace(string(text)), "--grpc", l.socket(), "--tokens", tokens)
+	broker, _ := process.Serve(t, process.Environment(), l.broker, ports.Replace(string(text)), "--grpc", l.socket(), "--tokens", tokens)
 	t.Cleanup(func() { broker.Terminate(t) })
-	l.startApp(t)
-	return l
 }
 
 // startUpstreams is the part of it that does not need a broker.

@@ -143,16 +143,20 @@ func (l *readingList) check(t *testing.T, want asked, kept, rows []string) {
 }
 
 func identityIsDown(t *testing.T, k kit) {
-	l := k.start(t)
-	l.app.Kill()
-	// Nobody listens there, and the policies let nobody go there: the service is the same to its users.
-	real := l.identity
-	l.identity = "127.0.0.1:1"
+	l := k.startUpstreams(t)
+	up := l.identity
+	nobody, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.identity = nobody.Addr().String()
+	nobody.Close()
+	l.startBroker(t)
 	l.startApp(t)
 	if got := l.create(t, "ada", "k1", "PAGES/articles/1"); got.code != 503 || got.retryAfter != "1" || got.text != "{\"error\": \"try again\"}\n" {
 		t.Errorf("%d, Retry-After %q: %s", got.code, got.retryAfter, got.text)
 	}
-	l.identity = real
+	l.identity = up
 	l.check(t, asked{}, nil, nil)
 }
 
