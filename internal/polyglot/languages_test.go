@@ -71,9 +71,18 @@ func pythonPackage(t *testing.T) (interpreter string, environment []string) {
 
 func typescript(t *testing.T) program {
 	t.Helper()
+	dir := typescriptPackage(t)
+	return func(name string, args ...string) *exec.Cmd {
+		return command(t, runTime, "node", append([]string{filepath.Join(dir, "build", name+".js")}, args...)...)
+	}
+}
+
+// typescriptPackage builds the package of clients/typescript in a copy of the tree, and gives its directory there.
+func typescriptPackage(t *testing.T) (dir string) {
+	t.Helper()
 	tools := tool(t, "node", "--version") + tool(t, "npm", "--version")
 	pins := []string{"package.json", "package-lock.json", ".npmrc"}
-	dir := staged(t, "typescript")
+	dir = staged(t, "typescript")
 	packages := installed(t, "typescript", tools, pins, func(fresh string) ([]byte, error) {
 		for _, pin := range pins {
 			if err := copyFile(filepath.Join(dir, pin), filepath.Join(fresh, pin)); err != nil {
@@ -90,9 +99,7 @@ func typescript(t *testing.T) program {
 	build := command(t, buildTime, "npm", "run", "--silent", "build")
 	build.Dir = dir
 	must(t, build)
-	return func(name string, args ...string) *exec.Cmd {
-		return command(t, runTime, "node", append([]string{filepath.Join(dir, "build", name+".js")}, args...)...)
-	}
+	return dir
 }
 
 func java(t *testing.T) program {

@@ -4,16 +4,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/document"
 	"github.com/sallyport/sallyport/internal/process"
 )
-
-// lastCommand is where the last command of a block begins, after the variables that are set for it.
-var lastCommand = regexp.MustCompile(`(?s)((?:^|\n)(?:[A-Z_]+=\S+ (?:\\\n +)?)*)((?:[^\n]*\\\n)*[^\n]*)$`)
 
 // The commands of the README run as they are written there, the starts included, on ports of the test.
 func TestReadingListRunsAsWritten(t *testing.T) {
@@ -27,12 +23,11 @@ func TestReadingListRunsAsWritten(t *testing.T) {
 	if len(starts) != 4 {
 		t.Fatalf("%d blocks start something", len(starts))
 	}
-	installsAsTheClientsSay(t, starts[0])
+	installsLikeTheClients(t, starts[0])
 
 	dir := tree(t)
 	run := func(block string, replace ...string) *process.Process {
-		script := lastCommand.ReplaceAllString(strings.NewReplacer(replace...).Replace(block), "${1}exec $2")
-		return process.Start(t, k.environment, "sh", "-c", "cd '"+dir+"'\n"+script)
+		return startBlock(t, dir, k.environment, strings.NewReplacer(replace...).Replace(block))
 	}
 	const free = "127.0.0.1:0"
 	up := run(starts[1], "go run ./examples/reading-list/upstreams", k.upstreams+" -identity "+free+" -links "+free+" -pages "+free)
@@ -87,18 +82,4 @@ func tree(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-// installsAsTheClientsSay: what the other tests install is what clients/README.md says, so the same lines here need no test of their own.
-func installsAsTheClientsSay(t *testing.T, block string) {
-	t.Helper()
-	clients, err := os.ReadFile(filepath.Join(root, "clients", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(block) {
-		if line = strings.TrimSpace(line); line != "make build" && !strings.Contains(string(clients), "\n"+line) {
-			t.Errorf("clients/README.md has no %q", line)
-		}
-	}
 }
