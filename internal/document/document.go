@@ -35,7 +35,7 @@ func Starts(t *testing.T, file string) []string {
 
 func blocks(t *testing.T, file, language string) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile(file) //nolint:gosec // a document of the tree
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func blocks(t *testing.T, file, language string) (all []string) {
 	return all
 }
 
-// Matches: the command printed what the document says. … may stand for several lines.
+// Matches tells whether the command printed what the document says. … may stand for several lines.
 func (c Command) Matches(output string) bool {
 	parts := strings.Split(settled(c.Prints), "…")
 	for i := range parts {

@@ -83,8 +83,8 @@ func (k kit) startUpstreams(t *testing.T) *readingList {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	l := &readingList{kit: k, dir: dir}
-	any := "127.0.0.1:0"
-	up := process.Start(t, process.Environment(), k.upstreams, "-identity", any, "-links", any, "-pages", any)
+	const free = "127.0.0.1:0"
+	up := process.Start(t, process.Environment(), k.upstreams, "-identity", free, "-links", free, "-pages", free)
 	l.identity = up.Await(t, `identity at http://(\S+)`)[1]
 	l.links = up.Await(t, `links at http://(\S+)`)[1]
 	l.pages = up.Await(t, `pages at http://(\S+)`)[1]
@@ -115,9 +115,12 @@ type reply struct {
 }
 
 type bookmark struct {
-	ID, URL, State, Title string
-	PreviewStatus         string `json:"preview_status"`
-	PreviewReason         string `json:"preview_reason"`
+	ID            string `json:"id"`
+	URL           string `json:"url"`
+	State         string `json:"state"`
+	Title         string `json:"title"`
+	PreviewStatus string `json:"preview_status"`
+	PreviewReason string `json:"preview_reason"`
 }
 
 // create saves a bookmark. What it says of the page stands in the query of an article.

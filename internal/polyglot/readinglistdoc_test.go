@@ -12,12 +12,12 @@ import (
 )
 
 // The commands of the README run as they are written there, the starts included, on ports of the test.
-func TestReadingListRunsAsWritten(t *testing.T) {
+func runsAsWritten(t *testing.T, k kit) {
+	t.Helper()
+	const free = "127.0.0.1:0"
 	if _, err := exec.LookPath("curl"); err != nil {
 		lackingf(t, "curl is not installed")
 	}
-	k := readingListKit(t)
-	t.Parallel()
 	readme := filepath.Join(root, "examples", "reading-list", "README.md")
 	starts := document.Starts(t, readme)
 	if len(starts) != 4 {
@@ -29,7 +29,6 @@ func TestReadingListRunsAsWritten(t *testing.T) {
 	run := func(block string, replace ...string) *process.Process {
 		return startBlock(t, dir, k.environment, strings.NewReplacer(replace...).Replace(block))
 	}
-	const free = "127.0.0.1:0"
 	up := run(starts[1], "go run ./examples/reading-list/upstreams", k.upstreams+" -identity "+free+" -links "+free+" -pages "+free)
 	identity, links := up.Await(t, `identity at http://(\S+)`)[1], up.Await(t, `links at http://(\S+)`)[1]
 	pages := up.Await(t, `pages at http://(\S+)`)[1]

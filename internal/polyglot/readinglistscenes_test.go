@@ -29,66 +29,90 @@ type ask struct {
 
 var scenes = []scene{
 	{
-		"all goes well", []ask{{"ada", "k1", "PAGES/articles/1", 201, 0}},
-		asked{1, 1, 1}, []string{"PAGES/articles/1"},
+		"all goes well",
+		[]ask{{"ada", "k1", "PAGES/articles/1", 201, 0}},
+		asked{1, 1, 1},
+		[]string{"PAGES/articles/1"},
 		[]string{"ada k1 saved available On 1"},
 	},
 	{
-		"a repeat is the same bookmark", []ask{{"ada", "k1", "PAGES/articles/1", 201, 0}, {"ada", "k1", "PAGES/articles/1", 200, 0}},
-		asked{2, 1, 1}, []string{"PAGES/articles/1"},
+		"a repeat is the same bookmark",
+		[]ask{{"ada", "k1", "PAGES/articles/1", 201, 0}, {"ada", "k1", "PAGES/articles/1", 200, 0}},
+		asked{2, 1, 1},
+		[]string{"PAGES/articles/1"},
 		[]string{"ada k1 saved available On 1"},
 	},
 	{
-		"with another url it is a conflict", []ask{{"ada", "k1", "PAGES/articles/1", 201, 0}, {"ada", "k1", "PAGES/articles/2", 409, 0}},
-		asked{2, 1, 1}, []string{"PAGES/articles/1"},
+		"with another url it is a conflict",
+		[]ask{{"ada", "k1", "PAGES/articles/1", 201, 0}, {"ada", "k1", "PAGES/articles/2", 409, 0}},
+		asked{2, 1, 1},
+		[]string{"PAGES/articles/1"},
 		[]string{"ada k1 saved available On 1"},
 	},
 	{
-		"a key is its user's", []ask{{"ada", "k1", "PAGES/articles/1", 201, 0}, {"bob", "k1", "PAGES/articles/2", 201, 0}},
-		asked{2, 2, 2}, []string{"PAGES/articles/1", "PAGES/articles/2"},
+		"a key is its user's",
+		[]ask{{"ada", "k1", "PAGES/articles/1", 201, 0}, {"bob", "k1", "PAGES/articles/2", 201, 0}},
+		asked{2, 2, 2},
+		[]string{"PAGES/articles/1", "PAGES/articles/2"},
 		[]string{"ada k1 saved available On 1", "bob k1 saved available On 2"},
 	},
 	{
-		"no token, a strange one and an unknown one", []ask{{"", "k1", "PAGES/articles/1", 401, 0}, {"a b", "k1", "PAGES/articles/1", 401, 0}, {"eve", "k1", "PAGES/articles/1", 401, 0}},
-		asked{1, 0, 0}, nil, nil,
+		"no token, a strange one and an unknown one",
+		[]ask{{"", "k1", "PAGES/articles/1", 401, 0}, {"a b", "k1", "PAGES/articles/1", 401, 0}, {"eve", "k1", "PAGES/articles/1", 401, 0}},
+		asked{1, 0, 0},
+		nil, nil,
 	},
 	{
-		"no key, no url", []ask{{"ada", "", "PAGES/articles/1", 400, 0}, {"ada", "k1", "ftp://example.com/", 400, 0}, {"ada", "k1", "", 400, 0}},
-		asked{0, 0, 0}, nil, nil,
+		"no key, no url",
+		[]ask{{"ada", "", "PAGES/articles/1", 400, 0}, {"ada", "k1", "ftp://example.com/", 400, 0}, {"ada", "k1", "", 400, 0}},
+		asked{0, 0, 0},
+		nil, nil,
 	},
 	{
-		"identity hangs", []ask{{"ada-hang", "k1", "PAGES/articles/1", 503, 1200 * time.Millisecond}},
-		asked{2, 0, 0}, nil, nil,
+		"identity hangs",
+		[]ask{{"ada-hang", "k1", "PAGES/articles/1", 503, 1200 * time.Millisecond}},
+		asked{2, 0, 0},
+		nil, nil,
 	},
 	{
-		"the answer of links is lost", []ask{{"ada", "k1", "PAGES/articles/1?links=lose-once", 201, 0}},
-		asked{1, 2, 1}, []string{"PAGES/articles/1?links=lose-once"},
+		"the answer of links is lost",
+		[]ask{{"ada", "k1", "PAGES/articles/1?links=lose-once", 201, 0}},
+		asked{1, 2, 1},
+		[]string{"PAGES/articles/1?links=lose-once"},
 		[]string{"ada k1 saved available On 1"},
 	},
 	{
-		"links says no", []ask{{"ada", "k1", "PAGES/articles/1?links=refuse", 502, 0}, {"ada", "k1", "PAGES/articles/1?links=refuse", 502, 0}},
-		asked{2, 1, 0}, nil,
+		"links says no",
+		[]ask{{"ada", "k1", "PAGES/articles/1?links=refuse", 502, 0}, {"ada", "k1", "PAGES/articles/1?links=refuse", 502, 0}},
+		asked{2, 1, 0},
+		nil,
 		[]string{"ada k1 refused pending"},
 	},
 	{
-		"the page hangs", []ask{{"ada", "k1", "PAGES/articles/1?page=hang", 201, time.Second}, {"ada", "k1", "PAGES/articles/1?page=hang", 200, 0}},
-		asked{2, 1, 1}, []string{"PAGES/articles/1?page=hang"},
+		"the page hangs",
+		[]ask{{"ada", "k1", "PAGES/articles/1?page=hang", 201, time.Second}, {"ada", "k1", "PAGES/articles/1?page=hang", 200, 0}},
+		asked{2, 1, 1},
+		[]string{"PAGES/articles/1?page=hang"},
 		[]string{"ada k1 saved unavailable the page took too long"},
 	},
 	{
-		// 0.6 s, a wait and 0.5 s for identity, 0.6 s, a wait and an answer of links: of the second that a page may take there is not all left.
-		"everything is slow at once", []ask{{"ada-slow", "k1", "PAGES/articles/1?links=hang-once&page=hang", 201, 2600 * time.Millisecond}},
-		asked{2, 2, 1}, []string{"PAGES/articles/1?links=hang-once&page=hang"},
+		// 0.6 and 0.5 s for identity, the same for links, and waits: of the second that a page may take, less than half is left.
+		"everything is slow at once",
+		[]ask{{"ada-slow", "k1", "PAGES/articles/1?links=hang-once&page=hang", 201, 2600 * time.Millisecond}},
+		asked{2, 2, 1},
+		[]string{"PAGES/articles/1?links=hang-once&page=hang"},
 		[]string{"ada k1 saved unavailable the page took too long"},
 	},
 	{
-		"pages that are none", []ask{
+		"pages that are none",
+		[]ask{
 			{"ada", "k1", "PAGES/articles/1?page=missing", 201, 0},
 			{"ada", "k2", "PAGES/articles/1?page=large", 201, 0},
 			{"ada", "k3", "PAGES/articles/1?page=untitled", 201, 0},
 			{"ada", "k4", "PAGES/articles/1?page=moved", 201, 0},
 		},
-		asked{4, 4, 5}, []string{
+		asked{4, 4, 5},
+		[]string{
 			"PAGES/articles/1?page=missing", "PAGES/articles/1?page=large", "PAGES/articles/1?page=untitled", "PAGES/articles/1?page=moved",
 		},
 		[]string{
@@ -102,6 +126,8 @@ var scenes = []scene{
 
 func TestReadingList(t *testing.T) {
 	k := readingListKit(t)
+	t.Parallel()
+	t.Run("it runs as its README says", func(t *testing.T) { t.Parallel(); runsAsWritten(t, k) })
 	for _, s := range scenes {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -143,6 +169,7 @@ func (l *readingList) check(t *testing.T, want asked, kept, rows []string) {
 }
 
 func identityIsDown(t *testing.T, k kit) {
+	t.Helper()
 	l := k.startUpstreams(t)
 	up := l.identity
 	nobody, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -161,6 +188,7 @@ func identityIsDown(t *testing.T, k kit) {
 }
 
 func brokerIsDown(t *testing.T, k kit) {
+	t.Helper()
 	l := k.startUpstreams(t)
 	l.startApp(t)
 	if got := l.create(t, "ada", "k1", "PAGES/articles/1"); got.code != 503 || got.retryAfter != "1" || got.took > time.Second {
@@ -171,6 +199,7 @@ func brokerIsDown(t *testing.T, k kit) {
 
 // A broker that takes the connection and says nothing uses all the time there is, and no more.
 func brokerHangs(t *testing.T, k kit) {
+	t.Helper()
 	l := k.startUpstreams(t)
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", strings.TrimPrefix(l.socket(), "unix:"))
 	if err != nil {
@@ -185,6 +214,7 @@ func brokerHangs(t *testing.T, k kit) {
 }
 
 func twoAtOnce(t *testing.T, k kit) {
+	t.Helper()
 	l := k.start(t)
 	var both [2]reply
 	var wait sync.WaitGroup
@@ -203,6 +233,7 @@ func twoAtOnce(t *testing.T, k kit) {
 // Private addresses, and the services that the reading list itself may call, are closed to what users point at. They learn no more
 // than that the page cannot be reached.
 func insideIsClosed(t *testing.T, k kit) {
+	t.Helper()
 	l := k.start(t)
 	inside := []string{
 		"http://10.0.0.1/", "http://169.254.169.254/latest/meta-data", "http://localhost:" + port(l.pages) + "/articles/1",
@@ -225,6 +256,7 @@ func insideIsClosed(t *testing.T, k kit) {
 
 // An answer that stays lost is no reason to wait for: the bookmark is accepted, and finished without anybody's help.
 func lostForLonger(t *testing.T, k kit) {
+	t.Helper()
 	l := k.start(t)
 	page := "PAGES/articles/1?links=hang"
 	first := l.create(t, "ada-slow", "k1", page)
@@ -250,6 +282,7 @@ func lostForLonger(t *testing.T, k kit) {
 
 // The service dies when the link is kept and the answer is not here.
 func crash(t *testing.T, k kit) {
+	t.Helper()
 	l := k.start(t)
 	page := "PAGES/articles/1?links=hang"
 	cut := make(chan struct{}) // closed when the request has ended
@@ -287,6 +320,7 @@ func crash(t *testing.T, k kit) {
 }
 
 func everybodysOwn(t *testing.T, k kit) {
+	t.Helper()
 	l := k.start(t)
 	ada := l.create(t, "ada", "k1", "PAGES/articles/1")
 	bob := l.create(t, "bob", "k1", "PAGES/articles/2")

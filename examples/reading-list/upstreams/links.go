@@ -17,9 +17,9 @@ import (
 //
 //	lose-once      keeps it, and closes the connection without an answer; a repeat is answered
 //	lose           the same, also for repeats, until it is mended
-//	hang-once      keeps it, and never answers; a repeat is answered
+//	hang-once      keeps it, and never answers; a repeat is answered half a second late
 //	hang           the same, also for repeats, until it is mended
-//	slow           keeps it, and answers half a second later
+//	slow           keeps it, and answers half a second late
 //	refuse         answers 400, and keeps nothing
 type links struct {
 	mu     sync.Mutex // protects the fields below
@@ -70,7 +70,7 @@ func (l *links) keep(w http.ResponseWriter, r *http.Request) {
 	case manner == "hang-once" && !repeated, manner == "hang" && !mended:
 		hang(r)
 		return
-	case manner == "slow":
+	case manner == "hang-once", manner == "slow":
 		delay(r)
 	}
 	answer(w, http.StatusCreated, asked)

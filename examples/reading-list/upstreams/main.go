@@ -42,19 +42,24 @@ type upstream struct {
 func serve(upstreams []upstream) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ended := make(chan error, len(upstreams))
+	ended := make(chan error, len(upstreams)) // receives one value of each
 	for _, u := range upstreams {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", u.addr)
 		if err != nil {
 			return fmt.Errorf("%s: %w", u.name, err)
 		}
 		fmt.Printf("%s at http://%s\n", u.name, l.Addr())
-		server := &http.Server{Handler: u.handler, ReadHeaderTimeout: 5 * time.Second}
-		defer context.AfterFunc(ctx, func() { _ = server.Close() })() // nothing of value is in flight
-		go func() { ended <- server.Serve(l) }()                      // ends with the process
+		go func() { ended <- u.serve(ctx, l) }() // ends with the process
 	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("upstreams: %w", err)
+	return <-ended
+}
+
+func (u upstream) serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{Handler: u.handler, ReadHeaderTimeout: 5 * time.Second}
+	closed := context.AfterFunc(ctx, func() { _ = server.Close() }) // nothing of value is in flight
+	defer closed()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("%s: %w", u.name, err)
 	}
 	return nil
 }
