@@ -19,10 +19,10 @@ from deadline import Deadline
 from outbound import Outbound, Unauthorized, Unavailable, channel
 from store import Store
 
-# The promise is three seconds, from when the request is here to when the answer leaves. A fifth of a second is for our own work, so that
-# it is kept even where the broker hangs and gRPC itself ends the call.
+# The promise is three seconds, from when the request is here to when the answer leaves. A quarter of one is for our own work, so that it
+# is kept even where the broker hangs and gRPC itself ends the call.
 PROMISE = 3.0
-SECONDS = PROMISE - 0.2
+SECONDS = PROMISE - 0.25
 MAX_BODY, MAX_URL, MAX_KEY = 8192, 2048, 200
 
 

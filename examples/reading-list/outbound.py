@@ -16,7 +16,7 @@ from page import title_of
 from store import Preview
 
 # What each step leaves of the time to those after it, in seconds. The broker ends the step before that, with its waits and repeats.
-AFTER_IDENTITY, AFTER_LINK, AFTER_TITLE = 1.3, 0.2, 0.1
+AFTER_IDENTITY, AFTER_LINK, AFTER_TITLE = 1.3, 0.3, 0.2
 
 
 class Unauthorized(Exception):

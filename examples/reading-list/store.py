@@ -49,7 +49,7 @@ class Preview:
 
 
 class Store:
-    """Threads may share it. Each change is committed when its method returns."""
+    """Threads may share it. Each change is committed when its method returns: no crash of this process undoes it."""
 
     def __init__(self, file):
         self._lock = threading.Lock()  # held while the one connection is used
@@ -62,7 +62,7 @@ class Store:
         """The bookmark of this key, and whether it is new. Of two that come at once, one makes it."""
         _, made = self._run(
             "INSERT INTO bookmarks (id, owner, key, url, created) VALUES (?, ?, ?, ?, ?) ON CONFLICT (owner, key) DO NOTHING",
-            uuid.uuid4().hex, owner, key, url, time.time(),
+            uuid.uuid4().hex, owner, key, url, time.time(), durable=True,
         )
         return self._bookmarks("owner = ? AND key = ?", owner, key)[0], made == 1
 
@@ -97,8 +97,10 @@ class Store:
         rows, _ = self._run(f"SELECT {COLUMNS} FROM bookmarks WHERE {where} ORDER BY created", *values)
         return [Bookmark(*row) for row in rows]
 
-    def _run(self, statement, *values):
+    def _run(self, statement, *values, durable=False):
+        """Only a new row waits for the disk. Whatever else a loss of power takes is done again, under the id of the row."""
         with self._lock:
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             cursor = self._db.execute(statement, values)
             return cursor.fetchall(), cursor.rowcount
 

@@ -12,7 +12,7 @@ import (
 //
 // Where the token goes on, the answer is different:
 //
-//	ada-slow       every second request is answered, half a second late, the others never
+//	ada-slow       every second request is answered, 0.4 seconds late, the others never
 //	ada-hang       none is
 type identity struct {
 	mu    sync.Mutex // protects the field below

@@ -17,9 +17,9 @@ import (
 //
 //	lose-once      keeps it, and closes the connection without an answer; a repeat is answered
 //	lose           the same, also for repeats, until it is mended
-//	hang-once      keeps it, and never answers; a repeat is answered half a second late
+//	hang-once      keeps it, and never answers; a repeat is answered 0.4 seconds late
 //	hang           the same, also for repeats, until it is mended
-//	slow           keeps it, and answers half a second late
+//	slow           keeps it, and answers 0.4 seconds late
 //	refuse         answers 400, and keeps nothing
 type links struct {
 	mu     sync.Mutex // protects the fields below

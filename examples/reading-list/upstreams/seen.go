@@ -46,9 +46,9 @@ func answer(w http.ResponseWriter, code int, message any) {
 // hang answers when nobody listens any more.
 func hang(r *http.Request) { <-r.Context().Done() }
 
-// delay takes half a second.
+// delay takes 0.4 seconds.
 func delay(r *http.Request) {
-	timer := time.NewTimer(500 * time.Millisecond)
+	timer := time.NewTimer(400 * time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
