@@ -74,10 +74,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             url = json.loads(self.rfile.read(int(length)))["url"]
             parts = urllib.parse.urlsplit(url)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, TimeoutError):
             raise Refused('send {"url": "https://…"}') from None
-        if parts.scheme not in ("http", "https") or not parts.hostname or len(url) > MAX_URL:
-            raise Refused(f"the url is no http or https URL of at most {MAX_URL} characters")
+        plain = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc and re.fullmatch("[!-~]+", url)
+        if not plain or len(url) > MAX_URL:
+            raise Refused(f"the url is no plain http or https URL of at most {MAX_URL} characters")
         return url
 
     def _answer(self, route):
@@ -109,8 +110,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _shown(bookmark):
-    """What a user sees of it: what has no value is left out."""
-    names = ["id", "url", "state"] + ["preview_status", "preview_reason", "title"] * (bookmark.state in ("saving", "saved"))
+    """What a user sees of it: what has no value is left out, and so is the preview of a bookmark that will not have one."""
+    names = ["id", "url", "state"]
+    if bookmark.state in ("saving", "saved"):
+        names += ["preview_status", "preview_reason", "title"]
     return {name: getattr(bookmark, name) for name in names if getattr(bookmark, name)}
 
 
@@ -153,7 +156,8 @@ def main():
         finisher = threading.Thread(target=finish_forever, args=(reading_list, options.finish_every, stop))
         with Server((host, int(port)), reading_list) as server:
             # shutdown waits for serve_forever, so the thread that serves cannot be the one to call it.
-            signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+            for end in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(end, lambda *_: threading.Thread(target=server.shutdown).start())
             print("the reading list is at http://%s:%d/bookmarks" % server.server_address[:2], flush=True)
             finisher.start()
             server.serve_forever(poll_interval=0.1)

@@ -48,7 +48,7 @@ type readingList struct {
 	kit
 	dir                    string
 	identity, links, pages string // host:port each
-	app                    *process.Process
+	up, app                *process.Process
 	url                    string
 }
 
@@ -84,10 +84,10 @@ func (k kit) startUpstreams(t *testing.T) *readingList {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	l := &readingList{kit: k, dir: dir}
 	const free = "127.0.0.1:0"
-	up := process.Start(t, process.Environment(), k.upstreams, "-identity", free, "-links", free, "-pages", free)
-	l.identity = up.Await(t, `identity at http://(\S+)`)[1]
-	l.links = up.Await(t, `links at http://(\S+)`)[1]
-	l.pages = up.Await(t, `pages at http://(\S+)`)[1]
+	l.up = process.Start(t, process.Environment(), k.upstreams, "-identity", free, "-links", free, "-pages", free)
+	l.identity = l.up.Await(t, `identity at http://(\S+)`)[1]
+	l.links = l.up.Await(t, `links at http://(\S+)`)[1]
+	l.pages = l.up.Await(t, `pages at http://(\S+)`)[1]
 	return l
 }
 

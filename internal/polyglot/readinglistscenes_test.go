@@ -64,7 +64,7 @@ var scenes = []scene{
 	},
 	{
 		"no key, no url",
-		[]ask{{"ada", "", "PAGES/articles/1", 400, 0}, {"ada", "k1", "ftp://example.com/", 400, 0}, {"ada", "k1", "", 400, 0}},
+		[]ask{{"ada", "", "PAGES/articles/1", 400, 0}, {"ada", "k1", "ftp://example.com/", 400, 0}, {"ada", "k1", "", 400, 0}, {"ada", "k1", "http://ada:secret@example.com/", 400, 0}, {"ada", "k1", "http://example.com/ü", 400, 0}},
 		asked{0, 0, 0},
 		nil, nil,
 	},
@@ -301,8 +301,7 @@ func crash(t *testing.T, k kit) {
 			t.Errorf("it was answered, %d: it should have been killed before", answer.StatusCode)
 		}
 	}()
-	for len(l.kept(t)) == 0 { //nolint:revive // links is asked until it has it
-	}
+	l.up.Await(t, `links keeps`)
 	l.app.Kill()
 	<-cut
 	if rows := l.rows(t); !slices.Equal(rows, []string{"ada k1 saving pending"}) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"sync"
@@ -86,6 +87,7 @@ func (l *links) put(asked link) (same, repeated, mended bool) {
 		}
 	}
 	l.kept = append(l.kept, asked)
+	fmt.Printf("links keeps %q\n", asked.URL)
 	return true, false, l.mended
 }
 
