@@ -61,14 +61,15 @@ func (k kit) start(t *testing.T) *readingList {
 	return l
 }
 
-// startBroker runs a broker under the policies of the example, with the ports of this one.
-func (l *readingList) startBroker(t *testing.T) {
+// startBroker runs a broker under the policies of the example, with the ports of this one. What is to be replaced in them beside those comes
+// in pairs.
+func (l *readingList) startBroker(t *testing.T, replace ...string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "examples", "reading-list", "policies.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports := strings.NewReplacer("9001", port(l.identity), "9002", port(l.links), "9003", port(l.pages))
+	ports := strings.NewReplacer(append(replace, "9001", port(l.identity), "9002", port(l.links), "9003", port(l.pages))...)
 	tokens := filepath.Join(root, "examples", "reading-list", "tokens.yaml")
 	broker, _ := process.Serve(t, process.Environment(), l.broker, ports.Replace(string(text)), "--grpc", l.socket(), "--tokens", tokens)
 	t.Cleanup(func() { broker.Terminate(t) })

@@ -70,8 +70,15 @@ var scenes = []scene{
 	},
 	{
 		"identity hangs",
-		[]ask{{"ada-hang", "k1", "PAGES/articles/1", 503, 1200 * time.Millisecond}},
-		asked{2, 0, 0},
+		[]ask{{"ada-hang", "k1", "PAGES/articles/1", 503, 1400 * time.Millisecond}},
+		asked{3, 0, 0},
+		nil, nil,
+	},
+	{
+		// It would be answered after 1.6 s. What comes after it needs that time.
+		"identity is too late for the rest",
+		[]ask{{"ada-late", "k1", "PAGES/articles/1", 503, 1400 * time.Millisecond}},
+		asked{3, 0, 0},
 		nil, nil,
 	},
 	{
@@ -151,6 +158,7 @@ func TestReadingList(t *testing.T) {
 	t.Run("what users point at stays outside", func(t *testing.T) { t.Parallel(); insideIsClosed(t, k) })
 	t.Run("what was lost is finished later", func(t *testing.T) { t.Parallel(); lostForLonger(t, k) })
 	t.Run("a crash leaves nothing behind", func(t *testing.T) { t.Parallel(); crash(t, k) })
+	t.Run("without a contract nothing is sent twice", func(t *testing.T) { t.Parallel(); noContract(t, k) })
 	t.Run("everybody sees their own", func(t *testing.T) { t.Parallel(); everybodysOwn(t, k) })
 }
 
@@ -278,6 +286,22 @@ func lostForLonger(t *testing.T, k kit) {
 	if rows := l.rows(t); !slices.Equal(rows, []string{"ada k1 saved available On 1"}) {
 		t.Errorf("stored is %q", rows)
 	}
+}
+
+// Where links promises nothing of keys, an answer that is lost is for a person: nobody asks again, neither the broker nor the finisher nor
+// the user.
+func noContract(t *testing.T, k kit) {
+	t.Helper()
+	l := k.startUpstreams(t)
+	l.startBroker(t, "    idempotency: { header: Idempotency-Key }\n", "    headers: { set: { Idempotency-Key: k } }\n")
+	l.startApp(t)
+	page := "PAGES/articles/1?links=lose-once"
+	for range 2 {
+		if got := l.create(t, "ada", "k1", page); got.code != 502 || got.State != "unclear" || got.PreviewStatus != "" {
+			t.Errorf("%d %s", got.code, got.text)
+		}
+	}
+	l.check(t, asked{2, 1, 0}, []string{page}, []string{"ada k1 unclear pending"})
 }
 
 // The service dies when the link is kept and the answer is not here.

@@ -13,6 +13,7 @@ import (
 // Where the token goes on, the answer is different:
 //
 //	ada-slow       every second request is answered, 0.4 seconds late, the others never
+//	ada-late       every third request is answered, 0.4 seconds late, the others never
 //	ada-hang       none is
 type identity struct {
 	mu    sync.Mutex // protects the field below
@@ -32,10 +33,10 @@ func (i *identity) whoami(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case user != "ada" && user != "bob":
 		answer(w, http.StatusUnauthorized, map[string]string{"error": "unknown token"})
-	case manner == "hang", manner == "slow" && i.times(token)%2 == 1:
+	case manner == "hang", manner == "slow" && i.times(token)%2 != 0, manner == "late" && i.times(token)%3 != 0:
 		hang(r)
 	default:
-		if manner == "slow" {
+		if manner != "" {
 			delay(r)
 		}
 		answer(w, http.StatusOK, map[string]string{"user": user})
