@@ -28,7 +28,7 @@ class _Title(html.parser.HTMLParser):
 
 def title_of(response):
     """The title of an answer (HttpResponse) on one line, "" when it has none."""
-    content_type = next((header.value for header in response.headers if header.name.lower() == "content-type"), "")
+    content_type = next((header.value.lower() for header in response.headers if header.name.lower() == "content-type"), "")
     if not content_type.startswith("text/html"):
         return ""
     charset = re.search(r"charset=\"?([\w.:-]+)", content_type)
