@@ -128,7 +128,11 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range append(documents, "../README.md") {
+	examples, err := filepath.Glob("../examples/*/README.md")
+	if err != nil || len(examples) < 2 {
+		t.Fatalf("the examples have %d READMEs: %v", len(examples), err)
+	}
+	for _, document := range slices.Concat(documents, examples, []string{"../README.md"}) {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)

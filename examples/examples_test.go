@@ -19,7 +19,7 @@ func files(t *testing.T) []string {
 	if err != nil || len(all) == 0 {
 		t.Fatalf("no examples: %v", err)
 	}
-	return append(all, "charge/policies.yaml")
+	return append(all, "charge/policies.yaml", "reading-list/policies.yaml", "deploy-script/policies.yaml")
 }
 
 func TestEveryExampleLints(t *testing.T) {
@@ -63,6 +63,9 @@ func TestExamplesRuleWhatTheySay(t *testing.T) {
 		{"HTTP/2 is offered first", "http2", "GET", "https://api.example.com/", "", "attempt.protocols", "PROTOCOL_HTTP_2 PROTOCOL_HTTP_1_1", "policies/http2"},
 		{"a GOAWAY is believed where it is kept", "http2", "POST", "https://rpc.example.com/", "", "retry.trust_goaway", "true", "policies/http2-rpc"},
 		{"one port of this machine", "loopback", "GET", "http://127.0.0.1:8000/", "", "egress.ports", "8000", "policies/beside"},
+		{"the reading list asks identity", "../reading-list/policies", "GET", "http://127.0.0.1:9001/whoami", "reading-list", "egress.allow_cidrs", "127.0.0.1/32", "policies/identity"},
+		{"whoever reads pages does not", "../reading-list/policies", "GET", "http://127.0.0.1:9001/whoami", "reading-list-pages", "egress.allow_cidrs", "unset", "policies/default"},
+		{"a page is tried once", "../reading-list/policies", "GET", "https://www.example.com/", "reading-list-pages", "retry.max_attempts", "1", "policies/pages"},
 		{"no other", "loopback", "GET", "http://127.0.0.1:8001/", "", "egress.allow_cidrs", "unset", "policies/default"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

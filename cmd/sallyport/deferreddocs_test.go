@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sallyport/sallyport/internal/document"
 )
 
 // The deferred calls of the documents happen as they are written there, command by command in one shell, against a broker and the upstream of
@@ -39,22 +41,17 @@ func TestTheWorkedDeferredCallsRunAsWritten(t *testing.T) {
 		t.Run(filepath.Base(tt.document), func(t *testing.T) {
 			hooks := startService(t, service)
 			grpc, http := startTCP(t)
-			sh := startShell(t, root, grpc)
+			sh := document.StartShell(t, root, append(os.Environ(), "SALLYPORT_BROKER="+grpc))
 			here := strings.NewReplacer("127.0.0.1:9000", hooks, "127.0.0.1:7480", http, "bin/sallyport", "sallyport")
 			there := strings.NewReplacer(hooks, "127.0.0.1:9000", http, "127.0.0.1:7480")
 			ran := 0
-			for _, c := range commandsOf(t, tt.document) {
-				// A command goes on after a line that ends in a backslash.
-				for strings.HasSuffix(c.command, `\`) {
-					next, rest, _ := strings.Cut(c.prints, "\n")
-					c.command, c.prints = strings.TrimSuffix(c.command, `\`)+next, rest
-				}
-				if tt.holds != "" && !regexp.MustCompile(tt.holds).MatchString(c.command) {
+			for _, c := range document.Commands(t, filepath.Join(rootDir, "docs", tt.document)) {
+				if tt.holds != "" && !regexp.MustCompile(tt.holds).MatchString(c.Line) {
 					continue
 				}
 				ran++
-				if got := there.Replace(sh(here.Replace(c.command))); !c.matches(got) {
-					t.Errorf("$ %s\nprints\n%s\nand not\n%s", c.command, got, c.prints)
+				if got := there.Replace(sh(here.Replace(c.Line))); !c.Matches(got) {
+					t.Errorf("$ %s\nprints\n%s\nand not\n%s", c.Line, got, c.Prints)
 				}
 			}
 			if ran < tt.least {
@@ -96,45 +93,4 @@ func startTCP(t *testing.T) (grpc, http string) {
 		t.Fatal("the broker does not serve")
 	}
 	return grpc, http
-}
-
-// startShell runs a shell until the test ends; what it gives runs a command there and returns what it printed.
-func startShell(t *testing.T, dir, broker string) func(command string) string {
-	t.Helper()
-	const mark = "-- that was all --"
-	cmd := exec.CommandContext(t.Context(), "sh")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "SALLYPORT_BROKER="+broker)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = cmd.Stdout
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewReader(out)
-	return func(command string) string {
-		if _, err := io.WriteString(in, command+"\necho; echo '"+mark+"'\n"); err != nil {
-			t.Fatal(err)
-		}
-		var text strings.Builder
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				t.Fatalf("$ %s\n%s\n%v", command, text.String(), err)
-			}
-			if strings.TrimSpace(line) == mark {
-				return text.String()
-			}
-			text.WriteString(line)
-		}
-	}
 }

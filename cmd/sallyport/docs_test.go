@@ -5,61 +5,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sallyport/sallyport/internal/document"
 )
 
 // The repository, and the document whose commands are run.
 const (
 	rootDir  = "../.."
-	document = "unknown-outcomes.md"
+	unknowns = rootDir + "/docs/unknown-outcomes.md"
 )
-
-// What differs from run to run: instants, durations, and how columns are filled for them.
-var (
-	anyInstant  = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
-	anyDuration = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(µs|ms|s|h|m)\b`)
-	anyBlank    = regexp.MustCompile(`[ \t]+`)
-)
-
-func settled(text string) string {
-	text = anyInstant.ReplaceAllString(text, "INSTANT")
-	text = anyDuration.ReplaceAllString(text, "DURATION")
-	lines := strings.Split(anyBlank.ReplaceAllString(text, " "), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
-	return strings.TrimSpace(strings.Join(lines, "\n"))
-}
-
-// shown is a command of a document and what the document says it prints; … stands for anything.
-type shown struct{ command, prints string }
-
-func commandsOf(t *testing.T, name string) (all []shown) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(rootDir, "docs", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, block := range regexp.MustCompile("(?s)\n```console\n(.*?)\n```\n").FindAllStringSubmatch(string(text), -1) {
-		for _, part := range strings.Split("\n"+block[1], "\n$ ")[1:] {
-			command, prints, _ := strings.Cut(part, "\n")
-			all = append(all, shown{command, prints})
-		}
-	}
-	return all
-}
-
-// matches: … may stand for several lines.
-func (s shown) matches(output string) bool {
-	parts := strings.Split(settled(s.prints), "…")
-	for i := range parts {
-		parts[i] = regexp.QuoteMeta(parts[i])
-	}
-	return regexp.MustCompile(`(?s)^` + strings.Join(parts, `.*`) + `$`).MatchString(settled(output))
-}
 
 // The charge that is worked through in the document happens as it is written there, command by command, against a broker and the
 // service of examples/charge.
@@ -78,17 +35,17 @@ func TestTheWorkedChargeRunsAsWritten(t *testing.T) {
 	charges := startService(t, service)
 	broker := startProcess(t)
 
-	commands := commandsOf(t, document)
+	commands := document.Commands(t, unknowns)
 	if len(commands) < 10 {
 		t.Fatalf("the document has %d commands", len(commands))
 	}
 	for _, c := range commands {
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(c.command, "127.0.0.1:8000", charges))
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(c.Line, "127.0.0.1:8000", charges))
 		cmd.Dir = root
 		cmd.Env = append(os.Environ(), "SALLYPORT_BROKER="+broker.address)
 		out, _ := cmd.CombinedOutput() // the exit code tells the outcome, which is printed too
-		if got := strings.ReplaceAll(string(out), charges, "127.0.0.1:8000"); !c.matches(got) {
-			t.Errorf("$ %s\nprints\n%s\nand not\n%s", c.command, got, c.prints)
+		if got := strings.ReplaceAll(string(out), charges, "127.0.0.1:8000"); !c.Matches(got) {
+			t.Errorf("$ %s\nprints\n%s\nand not\n%s", c.Line, got, c.Prints)
 		}
 	}
 	broker.signal(t, syscall.SIGINT)
@@ -120,7 +77,7 @@ func startService(t *testing.T, program string) string {
 
 // The policy that the document shows is the file that its commands apply.
 func TestTheWorkedChargeShowsItsPolicy(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(rootDir, "docs", document))
+	text, err := os.ReadFile(unknowns)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/process"
 )
 
 const (
@@ -36,6 +38,17 @@ func golang(t *testing.T) program {
 
 func python(t *testing.T) program {
 	t.Helper()
+	interpreter, environment := pythonPackage(t)
+	return func(name string, args ...string) *exec.Cmd {
+		c := command(t, runTime, interpreter, append([]string{filepath.Join(root, "clients", "python", name+".py")}, args...)...)
+		c.Env = environment
+		return c
+	}
+}
+
+// pythonPackage builds the package of clients/python, and gives an interpreter and the environment in which it has it.
+func pythonPackage(t *testing.T) (interpreter string, environment []string) {
+	t.Helper()
 	tools := tool(t, "python3", "--version")
 	if out, err := command(t, runTime, "python3", "-c", "import venv, ensurepip").CombinedOutput(); err != nil {
 		lackingf(t, "python3 has no venv: %v\n%s", err, out)
@@ -49,21 +62,27 @@ func python(t *testing.T) program {
 		return command(t, installTime, filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--retries", "1",
 			"--only-binary", ":all:", "--no-deps", "-r", filepath.Join(dir, "requirements.txt")).CombinedOutput()
 	})
-	interpreter, site := filepath.Join(venv, "bin", "python"), t.TempDir()
+	interpreter = filepath.Join(venv, "bin", "python")
+	site := t.TempDir()
 	must(t, command(t, buildTime, interpreter, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation",
 		"--target", site, dir))
-	return func(name string, args ...string) *exec.Cmd {
-		c := command(t, runTime, interpreter, append([]string{filepath.Join(dir, name+".py")}, args...)...)
-		c.Env = append(os.Environ(), "PYTHONPATH="+site, "PYTHONDONTWRITEBYTECODE=1")
-		return c
-	}
+	return interpreter, append(process.Environment(), "PYTHONPATH="+site, "PYTHONDONTWRITEBYTECODE=1")
 }
 
 func typescript(t *testing.T) program {
 	t.Helper()
+	dir := typescriptPackage(t)
+	return func(name string, args ...string) *exec.Cmd {
+		return command(t, runTime, "node", append([]string{filepath.Join(dir, "build", name+".js")}, args...)...)
+	}
+}
+
+// typescriptPackage builds the package of clients/typescript in a copy of the tree, and gives its directory there.
+func typescriptPackage(t *testing.T) (dir string) {
+	t.Helper()
 	tools := tool(t, "node", "--version") + tool(t, "npm", "--version")
 	pins := []string{"package.json", "package-lock.json", ".npmrc"}
-	dir := staged(t, "typescript")
+	dir = staged(t, "typescript")
 	packages := installed(t, "typescript", tools, pins, func(fresh string) ([]byte, error) {
 		for _, pin := range pins {
 			if err := copyFile(filepath.Join(dir, pin), filepath.Join(fresh, pin)); err != nil {
@@ -80,9 +99,7 @@ func typescript(t *testing.T) program {
 	build := command(t, buildTime, "npm", "run", "--silent", "build")
 	build.Dir = dir
 	must(t, build)
-	return func(name string, args ...string) *exec.Cmd {
-		return command(t, runTime, "node", append([]string{filepath.Join(dir, "build", name+".js")}, args...)...)
-	}
+	return dir
 }
 
 func java(t *testing.T) program {
