@@ -326,6 +326,9 @@ func (p *Plan) judge(now time.Time, ev Event, a *call.Attempt) Step {
 	if !worth {
 		return p.stop(now, outcome, reason)
 	}
+	if r.Forwarded && r.TimedOut { // the time of a forwarded answer is the call's
+		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
+	}
 	if bar != call.ReasonUnspecified {
 		return p.stop(now, withoutRepeat(r.Evidence == call.EvidenceAnswered), bar)
 	}

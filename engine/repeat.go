@@ -77,7 +77,7 @@ func (p *Plan) bars(r *call.Result) call.Reason {
 	switch {
 	case !p.safeToRepeat(r):
 		return call.ReasonNotRepeatable
-	case !p.replayable(r):
+	case !p.replayable(r), r.Forwarded: // what the caller has cannot be taken back
 		return call.ReasonBodyNotReplayable
 	}
 	return call.ReasonUnspecified
@@ -103,6 +103,9 @@ func (p *Plan) replayable(r *call.Result) bool {
 
 // bodyTwice: the body may be read a second time.
 func (p *Plan) bodyTwice() bool {
+	if s := p.call.Stream; s != nil {
+		return s.Upload.Replayable()
+	}
 	size := len(p.call.Body)
 	return size == 0 || !p.call.SingleUseBody && uint64(size) <= p.policy.Body.ReplayBytes
 }

@@ -9,9 +9,7 @@ import (
 // fields by their path, each once, in the order of the contract's table. It is said once when rules are loaded, so that nobody
 // trusts a protection that is not there.
 func NotInForce(rules []Rule) []string {
-	unbuilt := []string{
-		"deadline.max_stream_duration",
-	}
+	unbuilt := []string{}
 	var out []string
 	leaves := settingsLeaves()
 	for i := range leaves {
