@@ -405,6 +405,9 @@ func (p *Plan) again(now time.Time, reason call.Reason, wait time.Duration) Step
 	if !p.fits(now, wait) {
 		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
 	}
+	if p.last().Result.Forwarded { // what the caller has cannot be taken back
+		return p.stop(now, withoutRepeat(p.last().Result.Evidence == call.EvidenceAnswered), call.ReasonBodyNotReplayable)
+	}
 	p.planned = call.Decision{Verdict: call.VerdictRetry, Reason: reason, Wait: wait}
 	if p.free {
 		return p.granted(now) // the free resend costs no token

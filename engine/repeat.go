@@ -77,7 +77,7 @@ func (p *Plan) bars(r *call.Result) call.Reason {
 	switch {
 	case !p.safeToRepeat(r):
 		return call.ReasonNotRepeatable
-	case !p.replayable(r), r.Forwarded: // what the caller has cannot be taken back
+	case !p.replayable(r):
 		return call.ReasonBodyNotReplayable
 	}
 	return call.ReasonUnspecified
