@@ -193,8 +193,10 @@ func (u *upstreamBody) receive(ctx context.Context) {
 		}
 		if err != nil {
 			u.wrong = err
-			u.why <- err
-			u.end(err)
+			if ctx.Err() == nil { // else the call is over, or its caller has gone: he is told what is known
+				u.why <- err
+				u.end(err)
+			}
 			return
 		}
 		select {
