@@ -443,6 +443,7 @@ func TestStreamCallTellsWhyItEndedEarly(t *testing.T) {
 				<-r.Context().Done()
 			}, func(r *policy.Rule, _ *pb.CallRequest) {
 				r.Deadline.MaxStreamDuration, r.Attempt.Timeout, r.Deadline.MaxTimeout = new(300*time.Millisecond), new(200*time.Millisecond), new(200*time.Millisecond)
+				r.Retry.MaxAttempts = new(uint32(1))
 			}, "DEADLINE_EXCEEDED DEADLINE UNKNOWN PARTIAL_RESPONSE", 200, "x", 250 * time.Millisecond},
 		} {
 			t.Run(protocol+" "+tt.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,13 +82,16 @@ func TestStreamCallHasASlowCallerHoldUpTheUpstream(t *testing.T) {
 			if n := stalls(t, &sent); n > mostOnTheWay {
 				t.Errorf("%d bytes for a caller that takes none", n)
 			}
-			before := sent.Load()
-			for got := int64(0); got < before+1<<20; { // once he does, it goes on
+			got := int64(0)
+			for got < 3*mostOnTheWay { // once he does, it goes on
 				m, err := s.Recv()
 				if err != nil {
 					t.Fatal(err)
 				}
 				got += int64(len(m.GetChunk()))
+			}
+			if n := stalls(t, &sent) - got; n > mostOnTheWay {
+				t.Errorf("%d bytes ahead of a caller that has stopped", n)
 			}
 			cancel()
 			<-gone
@@ -270,4 +274,35 @@ func TestStreamCallCountsAgainstTheLimits(t *testing.T) {
 		t.Errorf("%s", h.says())
 	}
 	r.emptied(t)
+}
+
+// An error in answer to an upload may have come before that was read: what is left of it must never be read as the next request.
+func TestStreamCallTrustsNoConnectionThatRefusedAnUpload(t *testing.T) {
+	var mu sync.Mutex
+	refused, again := map[string]bool{}, 0
+	up := newWeb(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		if refused[r.RemoteAddr] {
+			again++
+		}
+		if r.URL.Path == "/refused" {
+			refused[r.RemoteAddr] = true
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	})
+	r := start(t, setup{rules: []policy.Rule{up.rule}})
+	for i := range 20 {
+		path := "/refused"
+		if i%2 == 0 {
+			path = "/taken"
+		}
+		if h := r.stream(within(t), t, headOf("PUT", up.URL+path), bytes.NewReader([]byte("body"))); h.err != nil {
+			t.Fatal(h.err)
+		}
+	}
+	if again > 0 || len(refused) != 10 {
+		t.Errorf("%d requests on the connections of %d refused ones", again, len(refused))
+	}
 }

@@ -326,16 +326,13 @@ func (p *Plan) judge(now time.Time, ev Event, a *call.Attempt) Step {
 	if !worth {
 		return p.stop(now, outcome, reason)
 	}
-	if r.Forwarded && r.TimedOut { // the time of a forwarded answer is the call's
-		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
-	}
 	if bar != call.ReasonUnspecified {
 		return p.stop(now, withoutRepeat(r.Evidence == call.EvidenceAnswered), bar)
 	}
 	if bar = p.beside.bar; bar != call.ReasonUnspecified {
 		return p.stop(now, withoutRepeat(p.response != nil), bar)
 	}
-	if r.TimedOut && a.Clipped {
+	if r.TimedOut && (a.Clipped || r.Forwarded) { // the time of what is forwarded is the call's
 		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
 	}
 	if r.Evidence == call.EvidenceNotSent && r.Reused && !p.freeSpent && p.asked.Dispatch == 0 {

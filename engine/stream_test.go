@@ -5,6 +5,7 @@ import (
 	"io"
 	"reflect"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -61,6 +62,9 @@ func TestNothingFollowsAForwardedAnswer(t *testing.T) {
 			rapid.Uint64Range(3, 4).Draw(t, "kept"))}
 		forwarded := uint32(0)
 		steps := streaming(t, &c, w.policy, func(plan *engine.Plan, now time.Time, a *call.Attempt) (call.Result, time.Duration) {
+			if forwarded > 0 {
+				t.Fatalf("attempt %d after a forwarded answer", a.Number)
+			}
 			if rapid.Bool().Draw(t, "read") {
 				_, _ = c.Stream.Upload.Open().Next(context.Background())
 			}
@@ -144,5 +148,38 @@ func TestAStreamHasItsOwnTime(t *testing.T) {
 		if got := engine.Deadline(c, d).Sub(at); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
+	}
+}
+
+// What a stream tells of its origin's latency is the time to its head.
+func TestAStreamIsAsSlowAsItsHead(t *testing.T) {
+	p := defaults(t)
+	synctest.Test(t, func(t *testing.T) {
+		origins := engine.NewOrigins()
+		e := engine.New(streamed{}, traced{}, guard.New(guard.Config{}), origins)
+		for range 20 {
+			target, err := call.ParseTarget("https://api.example.com/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &call.Call{Method: "GET", Target: target, Arrived: time.Now(), Stream: &call.Stream{}}
+			if f := e.Do(t.Context(), c, p); f.Outcome != call.OutcomeSuccess {
+				t.Fatalf("%+v", f)
+			}
+		}
+		all := origins.Read(time.Now(), func(string) bool { return true })
+		if len(all) != 1 || all[0].Latency.P50 != 10*time.Millisecond || all[0].Latency.P99 != 10*time.Millisecond {
+			t.Errorf("%+v", all)
+		}
+	})
+}
+
+// streamed gives an answer whose head is there after 10 ms, and its end after a second.
+type streamed struct{}
+
+func (streamed) Send(context.Context, *call.Call, *policy.Effective, call.Attempt) call.Result {
+	time.Sleep(time.Second)
+	return call.Result{
+		Evidence: call.EvidenceAnswered, Status: 200, Response: &call.Response{Status: 200}, Forwarded: true, Head: 10 * time.Millisecond,
 	}
 }
