@@ -231,6 +231,7 @@ func TestStreamCallWaitsForNoEnd(t *testing.T) {
 					}
 				}
 			})
+			up.rule.Attempt.Timeout = new(200 * time.Millisecond) // it ends with the head
 			r := start(t, setup{rules: []policy.Rule{up.rule}})
 			s := r.open(within(t), t, headOf("POST", up.URL))
 			said := ""
@@ -245,6 +246,8 @@ func TestStreamCallWaitsForNoEnd(t *testing.T) {
 					}
 					said += string(m.GetChunk())
 				}
+				pause := time.NewTimer(150 * time.Millisecond)
+				<-pause.C
 			}
 			if err := s.CloseSend(); err != nil {
 				t.Fatal(err)
