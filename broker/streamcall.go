@@ -183,8 +183,10 @@ func (u *upstreamBody) next(ctx context.Context) ([]byte, error) {
 // receive reads messages until the caller has sent all, or is gone, or the call is over. What is wrong ends the call.
 func (u *upstreamBody) receive(ctx context.Context) {
 	defer close(u.pieces)
-	for {
-		m, err := u.from.Recv()
+	var buffers [2]piece // while one is with an attempt, the other is read into; an attempt gives one back by asking for the next
+	for i := 0; ; i ^= 1 {
+		m := &buffers[i]
+		err := u.from.RecvMsg(m)
 		if errors.Is(err, io.EOF) {
 			return
 		}
@@ -200,7 +202,7 @@ func (u *upstreamBody) receive(ctx context.Context) {
 			return
 		}
 		select {
-		case u.pieces <- m.GetChunk():
+		case u.pieces <- m.chunk:
 		case <-ctx.Done():
 			return
 		}
@@ -208,15 +210,18 @@ func (u *upstreamBody) receive(ctx context.Context) {
 }
 
 // judge names what is wrong with a message after the head.
-func (u *upstreamBody) judge(m *pb.StreamCallRequest) error {
+func (u *upstreamBody) judge(m *piece) error {
+	if m.other != nil {
+		m.chunk = m.other.GetChunk()
+	}
 	problem := ""
-	switch m.GetPart().(type) {
-	case *pb.StreamCallRequest_Chunk:
-		if u.bodied || len(m.GetChunk()) == 0 {
+	switch _, chunk := m.other.GetPart().(*pb.StreamCallRequest_Chunk); {
+	case m.other == nil, chunk:
+		if u.bodied || len(m.chunk) == 0 {
 			return nil
 		}
 		problem = "a TRACE request has no body (RFC 9110 §9.3.8); end the stream after its head"
-	case *pb.StreamCallRequest_Head:
+	case m.other.GetHead() != nil:
 		problem = "a second head; after the first message there are chunks only"
 	default:
 		problem = "a message without its part; send chunks, and then end the stream"

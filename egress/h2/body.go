@@ -74,6 +74,10 @@ func (c *Conn) appendLocked(s *stream, data []byte, size int64) *Error {
 		return &Error{Kind: TooLarge, Text: "body over the limit"}
 	}
 	s.got = got
+	if s.lim.Sink != nil {
+		s.backlog.add(data)
+		return nil
+	}
 	if s.body == nil && s.declared > 0 {
 		s.body = make([]byte, 0, min(s.declared, max(growBytes, int64(len(data)))))
 	}

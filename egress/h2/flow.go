@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/sallyport/sallyport/call"
@@ -21,7 +22,35 @@ type Sink struct {
 // flow is what the attempt of a stream with a sink keeps.
 type flow struct {
 	headed bool
-	spare  []byte // the last piece's, to be filled again
+	spare  []*block // the last backlog, empty, to be filled again
+}
+
+// block is a part of a body on its way to a sink.
+type block struct {
+	n     int
+	bytes [blockBytes]byte
+}
+
+const blockBytes = 32 << 10
+
+// blocks are those of all connections: a stream holds as many as its sink is behind, at most its window, and one at a time is garbage.
+var blocks = sync.Pool{New: func() any { return new(block) }}
+
+// backlog is what a sink has not taken yet.
+type backlog []*block
+
+func (b *backlog) add(data []byte) {
+	for len(data) > 0 {
+		if len(*b) == 0 || (*b)[len(*b)-1].n == blockBytes {
+			fresh := blocks.Get().(*block) //nolint:forcetypeassert // nothing else is put in
+			fresh.n = 0
+			*b = append(*b, fresh)
+		}
+		last := (*b)[len(*b)-1]
+		n := copy(last.bytes[last.n:], data)
+		last.n += n
+		data = data[n:]
+	}
 }
 
 // hand gives the sink what has come, and the peer the room to send as much again.
@@ -29,9 +58,8 @@ func (c *Conn) hand(s *stream, f *flow) *Error {
 	sink := s.lim.Sink
 	for {
 		c.mu.Lock()
-		head, p := s.head && !f.headed, s.body
-		s.body = f.spare[:0]
-		f.spare = nil
+		head, full := s.head && !f.headed, s.backlog
+		s.backlog, f.spare = f.spare, nil
 		c.mu.Unlock()
 		if head {
 			f.headed = true
@@ -41,17 +69,19 @@ func (c *Conn) hand(s *stream, f *flow) *Error {
 			}
 			s.lim.Deadline = deadline // read by this goroutine alone
 		}
-		if len(p) == 0 {
-			f.spare = p
+		if len(full) == 0 {
+			f.spare = full
 			return nil
 		}
-		if err := sink.Piece(p); err != nil {
-			return notTaken(err)
+		for i, b := range full {
+			if err := sink.Piece(b.bytes[:b.n]); err != nil {
+				return notTaken(err)
+			}
+			c.taken(s, int64(b.n))
+			full[i] = nil
+			blocks.Put(b)
 		}
-		c.taken(s, int64(len(p)))
-		if cap(p) <= streamWindow {
-			f.spare = p
-		}
+		f.spare = full[:0]
 	}
 }
 

@@ -25,9 +25,10 @@ type stream struct {
 	status      int
 	fields      []call.Header
 	trailers    []call.Header
-	body        []byte // with a Sink what it has not taken yet
-	got         int64  // bytes of the body so far
-	declared    int64  // length; -1 when not declared
+	body        []byte  // stays nil with a Sink
+	backlog     backlog // of a Sink
+	got         int64   // bytes of the body so far
+	declared    int64   // length; -1 when not declared
 	bodyless    bool
 	// headLeft and fieldsLeft are what remains of the limits, over all its heads and its trailers.
 	headLeft, fieldsLeft int
@@ -51,6 +52,7 @@ func (c *Conn) finishLocked(s *stream, why *Error) {
 	s.over, s.why, s.rest = true, why, nil
 	if s.id != 0 {
 		delete(c.streams, s.id)
+		c.dropLargeLocked()
 	}
 }
 

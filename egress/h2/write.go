@@ -100,9 +100,7 @@ func (c *Conn) settle(n int, err error) (told []*stream, why *Error) {
 	}
 	clear(c.marks)
 	c.marks = c.marks[:0]
-	if cap(c.spare) > keptBytes {
-		c.spare = nil
-	}
+	c.dropLargeLocked()
 	if c.leaving = false; err == nil || c.why != nil {
 		return told, c.why
 	}
@@ -189,6 +187,20 @@ func (c *Conn) queueLocked(s *stream) {
 	if !s.queued && !s.over && !s.handed && (min(s.window, c.window) > 0 || s.ending()) {
 		s.queued = true
 		c.queue = append(c.queue, s)
+	}
+}
+
+// dropLargeLocked keeps what a body took from costing memory as long as the connection lives. While a stream is open there may be more of
+// one, which would make the buffer anew for each batch.
+func (c *Conn) dropLargeLocked() {
+	if c.writing || len(c.streams) > 0 {
+		return
+	}
+	if cap(c.spare) > keptBytes {
+		c.spare = nil
+	}
+	if cap(c.out) > keptBytes && len(c.out) == 0 {
+		c.out = nil
 	}
 }
 
