@@ -40,8 +40,9 @@ type program struct {
 }
 
 // startProgram starts it on a directory of its own on this disk, and waits until it serves.
-func startProgram(ctx context.Context, binary, data string) (*program, error) {
-	cmd := exec.CommandContext(ctx, binary, "serve", "--dev", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data) //nolint:gosec // the caller names it
+func startProgram(ctx context.Context, binary, data string, more ...string) (*program, error) {
+	args := append([]string{"serve", "--dev", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data}, more...)
+	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // the caller names it
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)

@@ -9,6 +9,7 @@
 //	go run ./bench -inflight 10000
 //	go run ./bench -operations
 //	go run ./bench -deferred -broker bin/sallyport
+//	go run ./bench -stream 2048 -broker bin/sallyport
 package main
 
 import (
@@ -51,6 +52,7 @@ type options struct {
 	deferred    bool
 	broker      string
 	waiting     int
+	stream      int
 }
 
 func main() {
@@ -76,6 +78,8 @@ func bench(ctx context.Context, args []string) error {
 		return inFlight(ctx, o.inFlight)
 	case o.deferred:
 		return deferredCalls(ctx, &o)
+	case o.stream > 0:
+		return streams(ctx, &o)
 	case o.operations:
 		return operations(ctx, &o)
 	case o.origins > 0:
@@ -112,10 +116,11 @@ func parse(args []string) (options, error) {
 	fs.IntVar(&o.rate, "rate", 1000, "calls a second of the open loop; 0 leaves it out")
 	fs.IntVar(&o.origins, "origins", 0, "measure the broker's memory after one call to each of so many origins, and nothing else")
 	fs.BoolVar(&o.deferred, "deferred", false, "measure deferred calls of the program -broker, with a store on this disk, and nothing else")
-	fs.StringVar(&o.broker, "broker", "bin/sallyport", "with -deferred: the broker, built by make build")
+	fs.StringVar(&o.broker, "broker", "bin/sallyport", "with -deferred and -stream: the broker, built by make build")
 	fs.IntVar(&o.waiting, "waiting", 100_000, "with -deferred: how many calls wait for tomorrow while it is watched")
 	fs.BoolVar(&o.operations, "operations", false, "measure what an operation id costs, with a ledger on this disk, and nothing else")
 	fs.IntVar(&o.inFlight, "inflight", 0, "measure the broker's memory with so many calls in flight, and nothing else")
+	fs.IntVar(&o.stream, "stream", 0, "measure an upload and a download of so many MiB in parallel through the program -broker, and nothing else")
 	if err := fs.Parse(args); err != nil {
 		return o, fmt.Errorf("flags: %w", err)
 	}
@@ -130,6 +135,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.inFlight < 0 || o.inFlight > maxInFlight {
 		return o, fmt.Errorf("-inflight %d: give 1 to %d", o.inFlight, maxInFlight)
+	}
+	if o.stream < 0 || o.stream > maxStreamMiB {
+		return o, fmt.Errorf("-stream %d: give 1 to %d", o.stream, maxStreamMiB)
 	}
 	o.length = time.Duration(seconds * float64(time.Second))
 	for word := range strings.SplitSeq(concurrency, ",") {

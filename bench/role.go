@@ -23,6 +23,7 @@ const (
 	roleLedger   = "broker with a ledger"
 	roleUpstream = "upstream"
 	roleSlow     = "slow"
+	roleStream   = "stream"
 )
 
 // ready is the first line a child prints: where it can be reached.
@@ -89,6 +90,8 @@ func startRole(ctx context.Context, role string, lines *bufio.Scanner) (ready, f
 		return startUpstream(ctx)
 	case roleSlow:
 		return startSlow(ctx)
+	case roleStream:
+		return startStream(ctx)
 	}
 	var upstream ready
 	if !lines.Scan() {

@@ -18,6 +18,7 @@ type access struct {
 	log              *slog.Logger
 	gate             *gate
 	calls, strangers *reception
+	chunks           *reception // those of streams in flight
 }
 
 // unary lets in an RPC whose message has been received, since by now the broker may drain and the token be gone.
@@ -54,7 +55,9 @@ func (a *access) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	}
 	ctx = withCaller(ctx, caller)
 	var in grpc.ServerStream = &admitted{ServerStream: ss, ctx: ctx}
-	if !info.IsClientStream {
+	if info.IsClientStream {
+		in = &streamed{ServerStream: in, calls: a.calls, chunks: a.chunks, whose: caller.name}
+	} else {
 		in = &received{ServerStream: in, by: a.calls, whose: caller.name, only: true}
 	}
 	if err := next(srv, in); !sentHome(ctx) {

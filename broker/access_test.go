@@ -50,6 +50,9 @@ func askStream(ctx context.Context, conn *grpc.ClientConn, method string) error 
 	if err != nil {
 		return err
 	}
+	if err := s.CloseSend(); err != nil {
+		return err
+	}
 	return s.RecvMsg(&emptypb.Empty{})
 }
 
@@ -70,7 +73,7 @@ func refusals(ctx context.Context, t *testing.T, conn *grpc.ClientConn, code cod
 		case code != codes.Unimplemented:
 		case strings.HasSuffix(m, "/ListOperations"):
 			wantCode, wantReason = codes.OK, ""
-		case m == pb.CallService_Call_FullMethodName, m == pb.CallService_FanOut_FullMethodName, strings.HasSuffix(m, "Operation"):
+		case m == pb.CallService_Call_FullMethodName, m == pb.CallService_FanOut_FullMethodName, m == pb.CallService_StreamCall_FullMethodName, strings.HasSuffix(m, "Operation"):
 			wantCode, wantReason = codes.InvalidArgument, "INVALID_REQUEST"
 		}
 		if err := do(ctx, conn, m); status.Code(err) != wantCode || unsent(err) != wantReason {

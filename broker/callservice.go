@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/deferred"
 	"github.com/sallyport/sallyport/engine"
@@ -141,11 +139,6 @@ func (s *CallService) log(ctx context.Context, c *call.Call, f *call.Final, poli
 		attrs = append(attrs, slog.String("rule", f.Note))
 	}
 	s.cfg.Log.LogAttrs(ctx, level, message, attrs...)
-}
-
-// StreamCall is not built in this version.
-func (*CallService) StreamCall(grpc.BidiStreamingServer[pb.StreamCallRequest, pb.StreamCallResponse]) error {
-	return notBuilt("StreamCall")
 }
 
 // traceContext is the caller's W3C Trace Context. Two traceparents are none, and without one the tracestate means nothing (Trace

@@ -29,6 +29,11 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 			return out, nil
 		}
 	}
+	if m, ok := v.(*pb.StreamCallResponse); ok {
+		if part, ok := m.GetPart().(*pb.StreamCallResponse_Chunk); ok {
+			return encodeChunk(part.Chunk, mem.DefaultBufferPool()), nil
+		}
+	}
 	return c.stock.Marshal(v) //nolint:wrapcheck // grpc-go words it
 }
 
@@ -36,6 +41,13 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if m, ok := v.(*pb.CallRequest); ok && readRequest(data, m) {
 		return nil
+	}
+	if m, ok := v.(*piece); ok {
+		if m.read(data) {
+			return nil
+		}
+		m.other = &pb.StreamCallRequest{}
+		v = m.other
 	}
 	return c.stock.Unmarshal(data, v) //nolint:wrapcheck // grpc-go words it
 }

@@ -148,6 +148,14 @@ func (r *reception) read(ctx context.Context, w wire, a *arrival, into any, only
 	if err != nil {
 		return err
 	}
+	if err := r.readRest(ctx, w, a, into); err != nil || !only {
+		return err
+	}
+	return readEnd(w, &a.head)
+}
+
+// readRest reads the message whose head is there.
+func (r *reception) readRest(ctx context.Context, w wire, a *arrival, into any) error {
 	c, err := accept(w, &a.head, r.most)
 	if err != nil {
 		return err
@@ -161,10 +169,7 @@ func (r *reception) read(ctx context.Context, w wire, a *arrival, into any, only
 			return err
 		}
 	}
-	if err := readBody(w, &a.head, c, r.most, into); err != nil || !only {
-		return err
-	}
-	return readEnd(w, &a.head)
+	return readBody(w, &a.head, c, r.most, into)
 }
 
 func (r *reception) waitForSlot(ctx context.Context, a *arrival) error {

@@ -46,10 +46,10 @@ type made struct {
 	deferred string // the id of the deferred call that has the operation, with OUTCOME_DEFERRED
 }
 
-// make has the call made: under its operation id by the ledger of operations, else at once. room is given back when nothing of the call
+// make has the call made: under its operation id by the ledger of operations, else at once, as a stream always, whose id is its key alone. room is given back when nothing of the call
 // runs any more.
 func (s *CallService) make(ctx context.Context, c *call.Call, p *policy.Effective, given bool, room room) (made, error) {
-	if c.OperationID == "" || !given && s.cfg.Operations == nil {
+	if c.OperationID == "" || c.Stream != nil || !given && s.cfg.Operations == nil {
 		defer room.giveBack()
 		return made{Final: s.cfg.Engine.Do(ctx, c, p), policy: p.Policy}, nil
 	}

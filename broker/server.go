@@ -82,7 +82,7 @@ func NewServer(calls *CallService, cfg ServerConfig) *Server {
 
 func newServer(calls *CallService, cfg ServerConfig, c encoding.CodecV2) *Server {
 	s := &Server{calls: calls, access: &access{
-		gate: newGate(), calls: receptionOfCalls(calls.capacity.limits), strangers: receptionOfStrangers(),
+		gate: newGate(), calls: receptionOfCalls(calls.capacity.limits), strangers: receptionOfStrangers(), chunks: receptionOfChunks(calls.capacity.limits),
 		authorities: cfg.Authorities, log: cfg.Log,
 	}}
 	s.access.identities.Store(cfg.Identities)

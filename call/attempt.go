@@ -28,6 +28,9 @@ type Attempt struct {
 	// Departure lets a request that has left outlive its caller; nil: the attempt ends with its call. It is the sender's only.
 	Departure *Departure
 
+	// Stream is what an attempt of a streamed call has beside; nil: the call is none. It is the sender's only.
+	Stream *AttemptStream
+
 	// TraceParent is the W3C field sent upstream, filled in by the observer; "" sends none.
 	TraceParent string
 	// TraceID and SpanID are its parts, in hex.
@@ -65,8 +68,12 @@ type Result struct {
 	Note string
 	// Status is the answer's, also when its body then failed; 0 without a head.
 	Status int
-	// Response is the complete answer; nil unless Evidence is EvidenceAnswered.
+	// Response is the complete answer; nil unless Evidence is EvidenceAnswered. That of a forwarded one has no body.
 	Response *Response
+	// Forwarded: the caller of a streamed call got a part of the answer, or all of it.
+	Forwarded bool
+	// Head is how long a streamed answer's head took; 0 when there was none.
+	Head time.Duration
 	// RemoteAddress is host:port of the peer, through a proxy that of the target; "" when there was no connection.
 	RemoteAddress string
 	// Protocol is "HTTP/1.1" or "HTTP/2", "" when there was no connection.

@@ -12,6 +12,8 @@ type Call struct {
 	Headers []Header
 	// Body is sent whole; it must not change while the call runs.
 	Body []byte
+	// Stream is where the bodies of a streamed call come from and go to; nil: the call is none. Body is empty then.
+	Stream *Stream
 
 	// Foreign: a redirect led to another origin on the way here. Nothing that the policy sets or holds goes along, nor the
 	// operation's key, also on the way back.

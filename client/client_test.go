@@ -27,9 +27,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fake answers with what it is given and remembers what it was asked.
 type fake struct {
 	pb.UnimplementedCallServiceServer
-	reply *pb.CallResponse
-	err   error
-	asked chan metadata.MD // closed by nobody; holds one entry per call
+	reply  *pb.CallResponse
+	err    error
+	stream func(grpc.BidiStreamingServer[pb.StreamCallRequest, pb.StreamCallResponse]) error
+	asked  chan metadata.MD // closed by nobody; holds one entry per call
 }
 
 func (f *fake) Call(ctx context.Context, _ *pb.CallRequest) (*pb.CallResponse, error) {

@@ -15,17 +15,13 @@ import (
 	"github.com/sallyport/sallyport/policy"
 )
 
-// later is the mark of a field that is accepted and not in force.
-const later = " †"
-
-// row is a line of a field table: | `path` † | default | meaning |.
-var row = regexp.MustCompile("(?m)^\\| `([a-z_.]+\\.[a-z_]+|credentials)`(" + later + ")? \\| ([^|]*) \\|(.*)\\|$")
+// row is a line of a field table: | `path` | default | meaning |.
+var row = regexp.MustCompile("(?m)^\\| `([a-z_.]+\\.[a-z_]+|credentials)` \\| ([^|]*) \\|(.*)\\|$")
 
 // field is what the reference says of one.
 type field struct {
 	value   string
 	meaning string
-	later   bool
 }
 
 func reference(t *testing.T) map[string]field {
@@ -36,11 +32,11 @@ func reference(t *testing.T) map[string]field {
 	}
 	fields := make(map[string]field)
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
-		value, _, _ := strings.Cut(m[3], " (")
+		value, _, _ := strings.Cut(m[2], " (")
 		if _, twice := fields[m[1]]; twice {
 			t.Errorf("%s stands there twice", m[1])
 		}
-		fields[m[1]] = field{value: value, meaning: strings.TrimSpace(m[4]), later: m[2] != ""}
+		fields[m[1]] = field{value: value, meaning: strings.TrimSpace(m[3])}
 	}
 	return fields
 }
@@ -72,21 +68,6 @@ func TestReferenceGivesEveryFieldItsDefault(t *testing.T) {
 	for path := range fields { // the other members of a choice have no default
 		if path != "budget.token_bucket" && path != "hedge.delay" {
 			t.Errorf("%s is no field", path)
-		}
-	}
-}
-
-// The example of what comes later sets every such block, and so tells what the marks must be.
-func TestReferenceMarksWhatIsNotInForce(t *testing.T) {
-	rules, err := broker.LoadPolicyFile("../examples/policies/later.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unbuilt := policy.NotInForce(rules)
-	for path, f := range reference(t) {
-		want := slices.ContainsFunc(unbuilt, func(name string) bool { return path == name || strings.HasPrefix(path, name+".") })
-		if f.later != want {
-			t.Errorf("%s: marked %t, not in force %t", path, f.later, want)
 		}
 	}
 }

@@ -36,7 +36,13 @@ func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *pol
 	t.writeHead(cn.http, c, p, a)
 	answer := &cn.answer
 	requests := cn.http.Requests()
-	err := roundTrip(cn, c, limits(c, p, a), answer)
+	lim := limits(c, p, a)
+	var through *passage
+	if c.Stream != nil {
+		through = newPassage(c, a)
+		lim.Sink = through.http1(answer)
+	}
+	err := roundTrip(ctx, cn, c, a, lim, answer)
 	quiet := uncancel()
 	t.pool.census.exchanged(cn, requests)
 	if err != nil {
@@ -46,13 +52,16 @@ func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *pol
 			t.pool.census.diedInUse.Add(1)
 			t.pool.life.died(cn.key.origin, cn.seen(), a.Start.Sub(cn.idleSince)) // the close and the request crossed on the way
 		}
-		return t.failed(ctx, cn, a, err)
+		res := t.failed(ctx, cn, a, err)
+		through.tell(&res)
+		return res
 	}
 	if cn.served && answer.Status == 408 {
 		t.pool.life.died(cn.key.origin, cn.seen(), a.Start.Sub(cn.idleSince)) // the server's good-bye to an idle connection (RFC 9110 §15.5.9)
 	}
 	res := answered(cn, answer)
-	if quiet && cn.http.Reusable() && !maybeUnread(c, answer) {
+	through.tell(&res)
+	if quiet && cn.http.Reusable() && !maybeUnread(c, a, answer) {
 		cn.served = true
 		cn.keepAlive = believed(answer.KeepAlive)
 		answer.Body = nil // an idle connection holds on to nobody's answer
@@ -67,10 +76,16 @@ func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *pol
 
 // roundTrip writes the request and reads the answer. The answer counts even when the writing failed: a server that refuses an
 // upload answers, stops reading and hangs up.
-func roundTrip(cn *conn, c *call.Call, lim h1.Limits, answer *h1.Response) error {
+func roundTrip(ctx context.Context, cn *conn, c *call.Call, a *call.Attempt, lim h1.Limits, answer *h1.Response) error {
 	bodyless := len(c.Body) == 0 && !definesBody(c.Method)
-	if len(c.Body) > inlineBody {
-		return roundTripBeside(cn, c, lim, answer)
+	switch {
+	case len(c.Body) > inlineBody:
+		return roundTripBeside(cn, lim, answer, func() error { return cn.http.Send(c.Body, false) }, func() {})
+	case streamed(a):
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		next := pieces(ctx, a.Stream.Body, cn.interrupt)
+		return roundTripBeside(cn, lim, answer, func() error { return cn.http.SendStream(next) }, stop)
 	}
 	sendErr := cn.http.Send(c.Body, bodyless)
 	if sendErr != nil && cn.http.Written() == 0 {
@@ -103,12 +118,12 @@ func drain(cn *conn, deadline time.Time, err error) {
 
 // maybeUnread: an error in answer to a large upload may have come before the upload was read. The kernel may have taken all of
 // it, so that it looks sent; but a peer that stopped reading would leave the next request on this connection without an answer.
-func maybeUnread(c *call.Call, answer *h1.Response) bool {
-	return len(c.Body) > inlineBody && answer.Status >= 400
+func maybeUnread(c *call.Call, a *call.Attempt, answer *h1.Response) bool {
+	return (len(c.Body) > inlineBody || streamed(a)) && answer.Status >= 400
 }
 
-// roundTripBeside writes a large body on a second goroutine, and waits for it in every case.
-func roundTripBeside(cn *conn, c *call.Call, lim h1.Limits, answer *h1.Response) error {
+// roundTripBeside writes a large body on a second goroutine, and waits for it in every case. stop ends the waiting for more of one.
+func roundTripBeside(cn *conn, lim h1.Limits, answer *h1.Response, send func() error, stop func()) error {
 	type sending struct {
 		err      error
 		panicked any
@@ -117,9 +132,10 @@ func roundTripBeside(cn *conn, c *call.Call, lim h1.Limits, answer *h1.Response)
 	go func() {
 		var s sending
 		defer func() { s.panicked = recover(); sent <- s }() // a panic belongs to this call, not to the process
-		s.err = cn.http.Send(c.Body, false)
+		s.err = send()
 	}()
 	err := cn.http.ReadResponse(answer, lim)
+	stop()
 	_ = cn.top.SetWriteDeadline(time.Unix(1, 0)) // whatever came, the rest of the body is of no use; what was written stays counted
 	s := <-sent
 	if s.panicked != nil {
@@ -152,7 +168,7 @@ func limits(c *call.Call, p *policy.Effective, a *call.Attempt) h1.Limits {
 		BodyBytes:     int64(bodyBytes), //nolint:gosec // at most 16 MiB
 		Deadline:      a.Deadline,
 		HeaderTimeout: p.Attempt.HeaderTimeout,
-		IdleBody:      p.Attempt.IdleBodyTimeout,
+		IdleBody:      idleBody(p, a),
 	}
 	if a.Departure != nil {
 		lim.Heard = &a.Departure.Heard

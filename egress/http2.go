@@ -158,18 +158,42 @@ func (t *Transport) carry(ctx context.Context, at place, c *call.Call, p *policy
 	t.writeHead(r, c, p, a)
 	r.Body, r.Bodyless = c.Body, len(c.Body) == 0 && !definesBody(c.Method)
 	r.Unindexed, r.Departure = unindexed(p), a.Departure
+	if streamed(a) {
+		uploading, stop := context.WithCancel(ctx)
+		defer stop()
+		r.Bodyless, r.Next, r.Stop = false, pieces(uploading, a.Stream.Body, func() {}), stop
+	}
 	ctx, over := queued(ctx, a, at.trunk.raw.remote, at.reused)
 	defer over()
-	sent = true                                                                // as far as is known where it panics
-	answer, err := at.trunk.http.RoundTrip(ctx, r, h2.Limits(limits(c, p, a))) // both protocols have the same limits
+	lim, through := limitsHTTP2(c, p, a)
+	sent = true // as far as is known where it panics
+	answer, err := at.trunk.http.RoundTrip(ctx, r, lim)
 	sent = answer.Sent
+	res := call.Result{
+		Evidence: call.EvidenceAnswered, Status: answer.Status, RemoteAddress: at.trunk.raw.remote, Protocol: protocolHTTP2, Reused: at.reused,
+	}
 	if err != nil {
-		return t.failedHTTP2(ctx, at, p, a, &answer, err)
+		res = t.failedHTTP2(ctx, at, p, a, &answer, err)
+	} else {
+		res.Response = responseHTTP2(&answer)
 	}
-	return call.Result{
-		Evidence: call.EvidenceAnswered, Status: answer.Status, Response: responseHTTP2(&answer),
-		RemoteAddress: at.trunk.raw.remote, Protocol: protocolHTTP2, Reused: at.reused,
+	through.tell(&res)
+	return res
+}
+
+// limitsHTTP2 are those of both protocols, and what takes the answer to a streamed call; nil for any other.
+func limitsHTTP2(c *call.Call, p *policy.Effective, a *call.Attempt) (h2.Limits, *passage) {
+	l := limits(c, p, a)
+	lim := h2.Limits{
+		HeaderBytes: l.HeaderBytes, Headers: l.Headers, BodyBytes: l.BodyBytes,
+		Deadline: l.Deadline, HeaderTimeout: l.HeaderTimeout, IdleBody: l.IdleBody, Heard: l.Heard,
 	}
+	if c.Stream == nil {
+		return lim, nil
+	}
+	through := newPassage(c, a)
+	lim.Sink = through.http2()
+	return lim, through
 }
 
 // unindexed names the fields that are secret, or different in every request.

@@ -64,6 +64,8 @@ func (t *Transport) failedHTTP2(ctx context.Context, at place, p *policy.Effecti
 		r.Failure, r.Detail = call.FailureResponseTooLarge, "the answer is too large: "+e.Text
 	case h2.Illegal:
 		r.Failure, r.Detail = call.FailureProtocol, "the request cannot be written: "+e.Text
+	case h2.Cancelled:
+		r.Failure = call.FailureCancelled
 	case h2.Timeout:
 		r.Failure = call.FailureAttemptTimeout
 	case h2.Lost:

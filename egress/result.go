@@ -86,6 +86,8 @@ func exchangeFailure(err error) (call.Failure, string) {
 			return call.FailureProtocol, "the answer is malformed: " + e.Problem
 		case h1.TooLarge:
 			return call.FailureResponseTooLarge, "the answer is too large: " + e.Problem
+		case h1.NotTaken:
+			return call.FailureCancelled, "the caller did not take the answer"
 		case h1.Refused:
 			return call.FailureProtocol, "the request cannot be written: " + e.Problem
 		}

@@ -69,6 +69,11 @@ func (t *Transport) Retire(before uint64) { t.pool.retire(before) }
 // Send makes one attempt and returns by a.Deadline, or soon after ctx ends (engine.Sender). Where a.Departure is set a request that has
 // departed has until its Latest instead.
 func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective, a call.Attempt) call.Result {
+	if c.Stream != nil {
+		if res, ok := openBody(ctx, c, &a); !ok {
+			return res
+		}
+	}
 	if slices.Contains(p.Attempt.Protocols, policy.ProtocolHTTP2) && (c.Target.Scheme == "https" || !allowsHTTP1(p)) {
 		return t.sendHTTP2(ctx, c, p, &a)
 	}

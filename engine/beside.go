@@ -29,7 +29,7 @@ type beside struct {
 // not forbid a second send, and the body can be sent twice.
 func (p *Plan) hedgeable() bool {
 	h := &p.policy.Hedge
-	return h.Enabled && h.MaxHedges > 0 && p.call.RepeatSafety != call.RepeatSafetyNever && p.bodyTwice() &&
+	return h.Enabled && h.MaxHedges > 0 && p.call.Stream == nil && p.call.RepeatSafety != call.RepeatSafetyNever && p.bodyTwice() &&
 		(p.keyed || slices.Contains(h.Methods, p.call.Method))
 }
 

@@ -20,7 +20,7 @@ func Margin(allowed time.Duration) time.Duration {
 }
 
 // WorkDeadline is the instant at which the broker's work must be over: the caller's deadline, or the default when it sent none,
-// never later than max_timeout, less the time that is kept free for the way back (semantics.md §1.1, §1.2).
+// never later than max_timeout (max_stream_duration for a stream), less the time that is kept free for the way back (semantics.md §1.1, §1.2).
 func WorkDeadline(c *call.Call, d *policy.Deadline) time.Time {
 	deadline := Deadline(c, d)
 	margin := Margin(deadline.Sub(c.Arrived))
@@ -35,13 +35,16 @@ func WorkDeadline(c *call.Call, d *policy.Deadline) time.Time {
 }
 
 // Deadline is the instant at which the caller has his answer, or none: his deadline, or the default when he sent none, never later than
-// max_timeout (semantics.md §1.1).
+// max_timeout (semantics.md §1.1). A stream has max_stream_duration for both (contract.md §1, StreamCall).
 func Deadline(c *call.Call, d *policy.Deadline) time.Time {
-	deadline := c.Deadline
-	if deadline.IsZero() {
-		deadline = c.Arrived.Add(d.DefaultTimeout)
+	deadline, usual, most := c.Deadline, d.DefaultTimeout, d.MaxTimeout
+	if c.Stream != nil {
+		usual, most = d.MaxStreamDuration, d.MaxStreamDuration
 	}
-	if latest := c.Arrived.Add(d.MaxTimeout); deadline.After(latest) {
+	if deadline.IsZero() {
+		deadline = c.Arrived.Add(usual)
+	}
+	if latest := c.Arrived.Add(most); deadline.After(latest) {
 		deadline = latest
 	}
 	return deadline

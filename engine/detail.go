@@ -23,6 +23,9 @@ func (p *Plan) detail(f *call.Final) string {
 	case call.ReasonNotRepeatable:
 		return p.lastFailure() + "; " + p.whyNotRepeatable()
 	case call.ReasonBodyNotReplayable:
+		if p.last().Result.Forwarded {
+			return p.lastFailure() + "; the caller has a part of the answer already"
+		}
 		return p.lastFailure() + "; the body can be sent once only"
 	case call.ReasonAttemptsExhausted:
 		return fmt.Sprintf("%s; no attempt is left of %d", p.lastFailure(), p.maxAttempts)

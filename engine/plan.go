@@ -332,7 +332,7 @@ func (p *Plan) judge(now time.Time, ev Event, a *call.Attempt) Step {
 	if bar = p.beside.bar; bar != call.ReasonUnspecified {
 		return p.stop(now, withoutRepeat(p.response != nil), bar)
 	}
-	if r.TimedOut && a.Clipped {
+	if r.TimedOut && (a.Clipped || r.Forwarded) { // the time of what is forwarded is the call's
 		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
 	}
 	if r.Evidence == call.EvidenceNotSent && r.Reused && !p.freeSpent && p.asked.Dispatch == 0 {
@@ -401,6 +401,9 @@ func (p *Plan) again(now time.Time, reason call.Reason, wait time.Duration) Step
 	}
 	if !p.fits(now, wait) {
 		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
+	}
+	if p.last().Result.Forwarded { // what the caller has cannot be taken back
+		return p.stop(now, withoutRepeat(p.last().Result.Evidence == call.EvidenceAnswered), call.ReasonBodyNotReplayable)
 	}
 	p.planned = call.Decision{Verdict: call.VerdictRetry, Reason: reason, Wait: wait}
 	if p.free {

@@ -21,7 +21,7 @@ type redirects struct {
 
 // redirected goes on with another request when the answer is a redirect that the policy follows. Without that, the 3xx is the answer.
 func (p *Plan) redirected(now time.Time, r *call.Result) (Step, bool) {
-	if p.late.told || r.Evidence != call.EvidenceAnswered || !p.leadsOn(r.Response) {
+	if p.late.told || r.Forwarded || r.Evidence != call.EvidenceAnswered || !p.leadsOn(r.Response) {
 		return Step{}, false
 	}
 	locations := fieldValues(r.Response.Headers, "Location")
@@ -31,7 +31,7 @@ func (p *Plan) redirected(now time.Time, r *call.Result) (Step, bool) {
 		return p.stop(now, call.OutcomeResponseRejected, call.ReasonMalformedResponse), true
 	}
 	hop := p.hop(r.Status, target)
-	if len(hop.Body) > 0 && !p.replayable(r) ||
+	if hasBody(hop) && !p.replayable(r) ||
 		(r.Status == 307 || r.Status == 308) && target.Origin != p.call.Target.Origin && p.repeat == policy.RepeatNever {
 		return Step{}, false
 	}
@@ -118,6 +118,9 @@ func (p *Plan) hop(status int, target call.Target) *call.Call {
 	case (status == 301 || status == 302) && hop.Method == "POST",
 		status == 303 && hop.Method != "GET" && hop.Method != "HEAD":
 		hop.Method, hop.Body, hop.OperationID, bodyless = "GET", nil, "", true
+		if s := hop.Stream; s != nil {
+			hop.Stream = &call.Stream{Answer: s.Answer}
+		}
 	}
 	hop.Foreign = hop.Foreign || target.Origin != p.call.Target.Origin
 	hop.Headers = slices.DeleteFunc(slices.Clone(hop.Headers), func(h call.Header) bool {
@@ -127,6 +130,9 @@ func (p *Plan) hop(status int, target call.Target) *call.Call {
 	})
 	return &hop
 }
+
+// hasBody: a streamed one may have one.
+func hasBody(c *call.Call) bool { return len(c.Body) > 0 || c.Stream != nil && c.Stream.Upload != nil }
 
 // describesBody: the field speaks of a body that is not sent any more.
 func describesBody(name string) bool {

@@ -103,6 +103,9 @@ func (p *Plan) replayable(r *call.Result) bool {
 
 // bodyTwice: the body may be read a second time.
 func (p *Plan) bodyTwice() bool {
+	if s := p.call.Stream; s != nil {
+		return s.Upload.Replayable()
+	}
 	size := len(p.call.Body)
 	return size == 0 || !p.call.SingleUseBody && uint64(size) <= p.policy.Body.ReplayBytes
 }

@@ -282,6 +282,9 @@ func (r *run) send(ctx context.Context, step *Step) Step {
 	if r.plan.runsOn() {
 		a.Departure = &call.Departure{Latest: r.plan.latest(a)}
 	}
+	if r.plan.call.Stream != nil {
+		a.Stream = &call.AttemptStream{Forwards: func(head *call.Response) bool { return r.plan.wouldEnd(time.Now(), a.Number, head) }}
+	}
 	if step.HedgeAt.IsZero() && len(r.flights.inAir) == 0 && a.Departure == nil {
 		r.result = r.sender.Send(ctx, r.plan.call, r.policy, *a)
 		return r.landed(ctx, a.Number, &r.result)
@@ -298,7 +301,11 @@ func (r *run) landed(ctx context.Context, number uint32, result *call.Result) St
 	if r.plan.runsOn() && !r.plan.late.told {
 		given = a.Timeout // it was admitted for more, and did not get it
 	}
-	if move, ok := r.taken.ticket.Settle(now, breakerResult(result, now.Sub(a.Start), given), rand.Float64()); ok {
+	took := now.Sub(a.Start)
+	if result.Head > 0 {
+		took = result.Head // how long a stream lasts says nothing of its origin
+	}
+	if move, ok := r.taken.ticket.Settle(now, breakerResult(result, took, given), rand.Float64()); ok {
 		r.notice(ctx, Notice{What: WhatMove, Move: move})
 	}
 	step := r.plan.Next(now, Event{Kind: EventResult, Gone: ctx.Err() != nil, Number: number, Result: result})

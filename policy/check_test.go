@@ -112,34 +112,6 @@ func TestCheckFindsANameTwice(t *testing.T) {
 	}
 }
 
-func TestNotInForceNamesWhatIsSetAndNotBuilt(t *testing.T) {
-	quiet := policy.Rule{Name: "policies/quiet"}
-	quiet.Retry.MaxAttempts = new(uint32(3))
-	quiet.Attempt.Protocols, quiet.Retry.TrustGoaway = []policy.Protocol{policy.ProtocolHTTP2, policy.ProtocolHTTP11}, new(true)
-	off := policy.Rule{Name: "policies/off", Off: true}
-	off.Deadline.MaxStreamDuration = new(time.Minute)
-	if got := policy.NotInForce([]policy.Rule{quiet, off}); len(got) != 0 {
-		t.Errorf("%v of rules that need nothing unbuilt", got)
-	}
-
-	loud := quiet
-	loud.HandOver.OnDeadline = new(true)
-	loud.Deadline.MaxStreamDuration = new(time.Minute)
-	loud.Egress.Proxy = new("http://proxy.example.com:3128")
-	loud.Retry.Hold = new(true)
-	other := policy.Rule{Name: "policies/other"}
-	other.Breaker.Window, other.Breaker.MinRequests = new(time.Second), new(uint32(1))
-	other.Deferred.Backoff.Base = new(time.Second)
-	other.HandOver.OnBreakerOpen = new(true)
-	other.Deadline.MaxStreamDuration = new(time.Second)
-	want := []string{
-		"deadline.max_stream_duration",
-	}
-	if got := policy.NotInForce([]policy.Rule{loud, other}); !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
 // FuzzHostPattern: a pattern that is accepted can be met: a URL of that host is covered, if a URL of it can be written at all.
 func FuzzHostPattern(f *testing.F) {
 	for _, s := range []string{"example.com", "*.Example.com.", "[::1]", "127.1", "2001:DB8::0:1", "xn--bcher-kva.example.com", "a_b"} {

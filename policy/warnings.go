@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -23,9 +22,6 @@ func Warnings(rules []Rule, name string) []string {
 		if i != at && !r.Off && !rules[i].Off && duplicates(&rules[i], r) {
 			out = append(out, rules[i].Name+" sets the same for the same calls: one of the two is enough")
 		}
-	}
-	if paths := NotInForce(rules[at : at+1]); len(paths) > 0 {
-		out = append(out, "not in force in this version: "+strings.Join(paths, ", "))
 	}
 	return out
 }

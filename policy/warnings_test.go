@@ -51,11 +51,6 @@ func TestWarnings(t *testing.T) {
 		},
 		{"one that is off", []Rule{{Name: "policies/a", Match: match, Settings: retry}, {Name: "policies/b", Match: match, Settings: retry, Off: true}}, nil},
 		{"other calls", []Rule{{Name: "policies/a", Match: match, Settings: retry}, {Name: "policies/b", Settings: retry}}, nil},
-		{
-			"what is not built",
-			[]Rule{{Name: "policies/a", Settings: Settings{Deadline: DeadlineRule{MaxStreamDuration: new(time.Minute)}}}},
-			[]string{"not in force in this version: deadline.max_stream_duration"},
-		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if got := Warnings(row.rules, row.rules[0].Name); !slices.Equal(got, row.want) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -24,6 +25,9 @@ func newCall() *cobra.Command {
 		Long: `Make one outbound HTTP call through a broker. The text output shows the attempts as a small timeline, with what was proved
 of each and what was decided after it, then what to do next, then the answer.
 
+With -o FILE the answer is streamed into the file, of any size and as it comes, and so is a body with it; a body of more than 16 MiB is
+streamed in any case. A stream has no operation id (docs/streaming.md).
+
 Settings that a broker may need come from the environment where a flag is not given: SALLYPORT_BROKER, SALLYPORT_TOKEN
 (better there than in --token, which other users of the machine can see), SALLYPORT_CA, SALLYPORT_CLIENT_CERT, SALLYPORT_CLIENT_KEY.
 
@@ -31,7 +35,9 @@ Settings that a broker may need come from the environment where a flag is not gi
 		Example: `  sallyport call GET https://api.example.com/orders/17
   sallyport call POST https://api.example.com/orders -H 'Content-Type: application/json' -d @order.json \
       --operation-id order-4711 --deadline 3s
-  sallyport call GET https://api.example.com/orders/17 -o json | jq .outcome`,
+  sallyport call GET https://api.example.com/orders/17 -o json | jq .outcome
+  sallyport call PUT https://files.example.com/backup -d @backup.tar
+  sallyport call GET https://files.example.com/backup -o backup.tar`,
 		Args: exactly("METHOD", "URL"),
 		RunE: action(func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, args[0], args[1])
@@ -58,10 +64,14 @@ func exitHelp() string {
 
 // call makes the call and prints what became of it.
 func (f *callFlags) call(cmd *cobra.Command, method, url string) error {
-	if err := oneOf("output", f.output, "text", "json"); err != nil {
-		return err
+	if f.output == formYAML || f.output == "" { // a form that other commands have
+		return usage(fmt.Errorf("--output %q: give text, json, or a file (%s is standard output)", f.output, stdio))
 	}
-	req, err := f.request(method, url, cmd.InOrStdin())
+	req, err := f.request(method, url)
+	if err != nil {
+		return usage(err)
+	}
+	body, streamed, err := f.streamed(req, cmd.InOrStdin())
 	if err != nil {
 		return usage(err)
 	}
@@ -79,12 +89,26 @@ func (f *callFlags) call(cmd *cobra.Command, method, url string) error {
 		return usage(err)
 	}
 	defer func() { _ = c.Close() }() // the answer is here
-	resp, err := c.Call(ctx, req)
+	var resp *pb.CallResponse
+	var received int64
+	if streamed {
+		resp, received, err = f.stream(ctx, cmd, c, req, body)
+	} else {
+		resp, err = c.Call(ctx, req)
+	}
+	if _, ours := errors.AsType[*exitError](err); ours {
+		return err
+	}
 	if err != nil {
 		printRefusal(cmd.ErrOrStderr(), client.Explain(err), f.broker)
 		return &exitError{code: exitGRPC}
 	}
-	if err := f.print(cmd.OutOrStdout(), req, resp); err != nil {
+	if f.toFile() {
+		err = f.printStream(cmd, req, resp, received)
+	} else {
+		err = f.print(cmd.OutOrStdout(), req, resp)
+	}
+	if err != nil {
 		return err
 	}
 	if code := outcomeCode(resp.GetOutcome()); code != exitOK {

@@ -37,7 +37,7 @@ type callFlags struct {
 
 func (f *callFlags) declare(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&f.headers, "header", "H", nil, "request field, 'Name: value' (repeatable)")
-	fs.StringVarP(&f.body, "data", "d", "", "request body; @FILE reads a file, @- standard input")
+	fs.StringVarP(&f.body, "data", "d", "", "request body; @FILE reads a file, @- standard input; one of more than 16 MiB is streamed")
 	fs.DurationVar(&f.deadline, "deadline", 0, "time allowed for the whole call (default: the policy's)")
 	fs.StringVar(&f.operationID, "operation-id", "", "identity of the operation: the same id is the same operation")
 	fs.StringVar(&f.repeatSafety, "repeat-safety", "", "never | idempotent: what you know of repeating it (default: the policy decides)")
@@ -47,17 +47,13 @@ func (f *callFlags) declare(fs *pflag.FlagSet) {
 	fs.Uint64Var(&f.maxResponseBytes, "max-response-bytes", 0, "may lower the policy's limit of the answer's body")
 	fs.BoolVar(&f.singleUseBody, "single-use-body", false, "the body may be sent once only")
 	f.brokerFlags.declare(fs)
-	fs.StringVarP(&f.output, "output", "o", "text", "text | json")
+	fs.StringVarP(&f.output, "output", "o", "text", "text | json, or a file for the body of the answer, which is then streamed; - is standard output")
 }
 
-// request makes the request. Only what the command line itself can get wrong is checked: the broker knows the rest better.
-func (f *callFlags) request(method, url string, in io.Reader) (*pb.CallRequest, error) {
-	body, err := readBody(f.body, in)
-	if err != nil {
-		return nil, err
-	}
+// request makes the request, but for its body. Only what the command line itself can get wrong is checked: the broker knows the rest better.
+func (f *callFlags) request(method, url string) (*pb.CallRequest, error) {
 	req := &pb.CallRequest{
-		Request:          &pb.HttpRequest{Method: method, Url: url, Body: body},
+		Request:          &pb.HttpRequest{Method: method, Url: url},
 		OperationId:      f.operationID,
 		MaxAttempts:      f.maxAttempts,
 		MaxResponseBytes: f.maxResponseBytes,

@@ -61,9 +61,12 @@ func TestFlagsBecomeTheRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			tt.want.Request.Method, tt.want.Request.Url = "POST", "http://127.0.0.1/"
-			got, err := f.request("POST", "http://127.0.0.1/", strings.NewReader("from stdin"))
+			got, err := f.request("POST", "http://127.0.0.1/")
 			if err != nil {
 				t.Fatal(err)
+			}
+			if _, streamed, err := f.streamed(got, strings.NewReader("from stdin")); streamed || err != nil {
+				t.Fatal(streamed, err)
 			}
 			if !proto.Equal(got, tt.want) {
 				t.Errorf("got %v, want %v", got, tt.want)
@@ -99,7 +102,7 @@ func TestFlagWinsOverTheEnvironment(t *testing.T) {
 		if err := fs.Parse(tt.args); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.request("GET", "http://127.0.0.1/", nil); err != nil {
+		if _, err := f.request("GET", "http://127.0.0.1/"); err != nil {
 			t.Fatal(err)
 		}
 		c, err := f.dial()

@@ -64,7 +64,7 @@ func (f *submitFlags) submitAll(cmd *cobra.Command) error {
 	return f.with(cmd, func(ctx context.Context, c *client.Client) error {
 		ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		b := bulk{f: f, out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), client: c}
+		b := bulk{f: f, out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), client: c, line: progressLine{to: cmd.ErrOrStderr()}}
 		return b.run(ctx, in)
 	})
 }
@@ -76,7 +76,7 @@ type bulk struct {
 	client    *client.Client
 
 	accepted, refused, broken int
-	shown                     time.Time // when the progress was last written
+	line                      progressLine
 }
 
 // run submits the lines, so many at once, and tells of them in the order of the file.
@@ -102,7 +102,7 @@ func (b *bulk) run(ctx context.Context, in io.Reader) error {
 		}
 		b.progress()
 	}
-	b.progressOff()
+	b.line.off()
 	err := <-read
 	sayf(b.errs, "%s submitted: %d accepted, %d refused\n", plural(uint32(b.accepted+b.refused+b.broken), "line"), b.accepted, b.refused+b.broken) //nolint:gosec // a count
 	switch {
@@ -208,7 +208,7 @@ func readSubmission(line []byte) (*pb.SubmitDeferredCallRequest, error) {
 // tell tells what became of a line.
 func (b *bulk) tell(line *bulkLine) error {
 	if line.err != nil || isTerminal(b.out) {
-		b.progressOff()
+		b.line.off()
 	}
 	if line.err == nil {
 		b.accepted++
@@ -230,21 +230,7 @@ func (b *bulk) tell(line *bulkLine) error {
 	return nil
 }
 
-// progressEvery is how often a person is told how far it is.
-const progressEvery = 200 * time.Millisecond
-
 // progress tells a person how far it is.
 func (b *bulk) progress() {
-	if now := clock(); isTerminal(b.errs) && now.Sub(b.shown) >= progressEvery {
-		b.shown = now
-		sayf(b.errs, "\r\x1b[K%d accepted, %d refused", b.accepted, b.refused+b.broken)
-	}
-}
-
-// progressOff takes the progress away, so that what comes next begins at the left.
-func (b *bulk) progressOff() {
-	if isTerminal(b.errs) {
-		sayf(b.errs, "\r\x1b[K")
-		b.shown = time.Time{}
-	}
+	b.line.show(func() string { return fmt.Sprintf("%d accepted, %d refused", b.accepted, b.refused+b.broken) })
 }

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/sallyport/sallyport/policy"
 )
 
 func newLint() *cobra.Command {
@@ -33,15 +30,7 @@ Exit codes: 0 sound · 2 not sound, or not readable.`,
 				noun = "policy"
 			}
 			sayf(cmd.OutOrStdout(), "%s: ok, %d %s\n", plain(args[0]), len(rules), noun)
-			printNotInForce(cmd.OutOrStdout(), rules)
 			return nil
 		}),
-	}
-}
-
-// printNotInForce names what the rules set and this version accepts without acting on it.
-func printNotInForce(w io.Writer, rules []policy.Rule) {
-	if paths := policy.NotInForce(rules); len(paths) > 0 {
-		sayf(w, "not in force in this version: %s\n", strings.Join(paths, ", "))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -190,7 +189,6 @@ func (n *node) enforcing(calls *broker.CallService) func(*policy.Table, []policy
 		n.longest.Store(max(n.longest.Load(), int64(longestCall(rules)))) // of the calls in flight too
 		calls.Replace(t)
 		n.transport.Retire(t.Generation())
-		warnNotInForce(rules, n.log)
 	}
 }
 
@@ -249,18 +247,11 @@ func announce(s *settings, n *node, rules []policy.Rule, state *brokerState, log
 	for _, p := range s.AllowSpecial {
 		log.Warn("allow-special: this range is opened although it is reserved, link-local or the like", "range", p.String())
 	}
-	warnNotInForce(rules, log)
 	where := []any{"grpc", address(n.grpc), "http", address(n.http)}
 	if n.admin != nil {
 		where = append(where, "admin", address(n.admin))
 	}
 	log.Info("serving", append(where, "version", programVersion(), "policies", len(rules), "broker_id", state.String())...)
-}
-
-func warnNotInForce(rules []policy.Rule, log *slog.Logger) {
-	if paths := policy.NotInForce(rules); len(paths) > 0 {
-		log.Warn("not in force in this version", "policy_fields", strings.Join(paths, " "))
-	}
 }
 
 // address is how a client writes it.

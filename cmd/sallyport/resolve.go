@@ -69,7 +69,7 @@ func (f *resolveFlags) offline(cmd *cobra.Command, c *call.Call) error {
 	if c.Caller == "" {
 		c.Caller = "local"
 	}
-	rules, table, err := loadPolicies(f.file)
+	_, table, err := loadPolicies(f.file)
 	if err != nil {
 		return usage(err)
 	}
@@ -78,7 +78,6 @@ func (f *resolveFlags) offline(cmd *cobra.Command, c *call.Call) error {
 		return printValue(cmd.OutOrStdout(), f.output, resolution(e))
 	}
 	printLeaves(cmd.OutOrStdout(), e.Policy, e.Leaves())
-	printNotInForce(cmd.OutOrStdout(), rules)
 	return nil
 }
 

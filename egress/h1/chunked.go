@@ -20,23 +20,15 @@ func (c *Conn) readChunked() ([]byte, error) {
 	var body []byte
 	extensions := maxExtensions
 	for {
-		line, _, err := c.readLine(maxChunkLine, true)
-		if err != nil {
-			return nil, err
-		}
-		size, digits := chunkSize(line)
-		extension := line[digits:]
+		size, err := c.chunkHead(&extensions)
 		switch {
-		case digits == 0 || len(extension) > 0 && extension[0] != ';' || !isFieldValue(extension):
-			return nil, c.broken(Malformed, "chunk size")
-		case len(extension) > extensions:
-			return nil, c.broken(TooLarge, "chunk extensions")
+		case err != nil:
+			return nil, err
 		case size == 0:
 			return body, nil
 		case size > c.lim.BodyBytes-int64(len(body)):
 			return nil, c.broken(TooLarge, "body over the limit")
 		}
-		extensions -= len(extension)
 		if body, err = c.appendBody(body, int(size)); err != nil {
 			return nil, err
 		}
@@ -44,6 +36,24 @@ func (c *Conn) readChunked() ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// chunkHead reads the line with the size of the next chunk, 0 for the last. extensions is how many bytes of those the body may still have.
+func (c *Conn) chunkHead(extensions *int) (size int64, err error) {
+	line, _, err := c.readLine(maxChunkLine, true)
+	if err != nil {
+		return 0, err
+	}
+	size, digits := chunkSize(line)
+	extension := line[digits:]
+	switch {
+	case digits == 0 || len(extension) > 0 && extension[0] != ';' || !isFieldValue(extension):
+		return 0, c.broken(Malformed, "chunk size")
+	case len(extension) > *extensions:
+		return 0, c.broken(TooLarge, "chunk extensions")
+	}
+	*extensions -= len(extension)
+	return size, nil
 }
 
 // chunkSize reads the hexadecimal digits a line begins with; it stops at the bound, and what follows is then no ';'. A size

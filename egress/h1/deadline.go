@@ -52,6 +52,7 @@ func (c *Conn) armIdleBody() {
 
 // answerEnded puts the read deadline back to the attempt's, so that none of ours passes on an idle connection.
 func (c *Conn) answerEnded() {
+	c.lim.Sink = nil // an idle connection holds on to nobody's answer
 	if c.lim.IdleBody > 0 {
 		c.setReadDeadline(0)
 	}
@@ -69,6 +70,14 @@ func (c *Conn) setReadDeadline(d time.Duration) {
 	_ = c.c.SetReadDeadline(t) // a connection that cannot is closed, and the next read says so
 	if c.interrupted.Load() {
 		_ = c.c.SetReadDeadline(longAgo())
+	}
+}
+
+// setDeadline is setReadDeadline for writes as well, without a time-out of its own.
+func (c *Conn) setDeadline(t time.Time) {
+	_ = c.c.SetDeadline(t) // as there
+	if c.interrupted.Load() {
+		_ = c.c.SetDeadline(longAgo())
 	}
 }
 

@@ -26,6 +26,8 @@ const (
 	WriteFailed
 	// Refused: the request cannot be written as asked; nothing of it was.
 	Refused
+	// NotTaken: the [Sink] did not take the answer.
+	NotTaken
 )
 
 func (k Kind) String() string {
@@ -42,6 +44,8 @@ func (k Kind) String() string {
 		return "write failed"
 	case Refused:
 		return "request refused"
+	case NotTaken:
+		return "answer not taken"
 	}
 	return "unknown kind"
 }

@@ -24,6 +24,9 @@ type Limits struct {
 	// IdleBody is how long the body may pause; 0 leaves it to Deadline.
 	IdleBody time.Duration
 
+	// Sink, if any, takes the answer as it comes. BodyBytes bounds nothing then, and Response.Body stays nil.
+	Sink *Sink
+
 	// Heard is told what came back so far: 1 once there is a byte, the status once the final head is there. Nil: nobody asks.
 	Heard *atomic.Int32
 }
@@ -97,6 +100,9 @@ func (c *Conn) readAnswer(r *Response) error {
 		}
 		c.headerCame()
 		c.phase = PhaseBody
+		if c.lim.Sink != nil {
+			return c.streamBody(r, f)
+		}
 		return c.readBody(r, f)
 	}
 	return c.broken(TooLarge, "too many interim answers")
@@ -146,5 +152,8 @@ func (c *Conn) dropLargeScratch() {
 	}
 	if cap(c.spill) > keptBytes {
 		c.spill = nil
+	}
+	if len(c.in) > inBytes && c.r == c.w {
+		c.in, c.r, c.w = make([]byte, inBytes), 0, 0
 	}
 }

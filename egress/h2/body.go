@@ -37,10 +37,12 @@ func (c *Conn) dataLocked(f *http2.DataFrame) *Error {
 		return nil // chatter, unless it ends the stream
 	}
 	c.chatter = 0
-	if s.recvOwed += size; s.recvOwed >= streamWindow/2 {
+	if s.lim.Sink != nil {
+		s.recvOwed += size - int64(len(f.Data())) // the rest when it was taken, so that nobody sends more than that ahead
+	} else if s.recvOwed += size; s.recvOwed >= streamWindow/2 {
 		c.giveBackLocked(s.id, &s.recvWindow, &s.recvOwed)
 	}
-	if s.lim.IdleBody > 0 {
+	if s.lim.IdleBody > 0 || s.lim.Sink != nil {
 		c.told = append(c.told, s)
 	}
 	return nil
@@ -58,7 +60,7 @@ func (c *Conn) appendLocked(s *stream, data []byte, size int64) *Error {
 	if s.recvWindow -= size; s.recvWindow < 0 {
 		return broken(http2.ErrCodeFlowControl, "more than the window allows")
 	}
-	got := int64(len(s.body) + len(data))
+	got := s.got + int64(len(data))
 	switch {
 	case !s.head:
 		return broken(http2.ErrCodeProtocol, "a body before its head")
@@ -68,8 +70,13 @@ func (c *Conn) appendLocked(s *stream, data []byte, size int64) *Error {
 		return broken(http2.ErrCodeProtocol, "a body where there can be none")
 	case s.declared >= 0 && got > s.declared:
 		return broken(http2.ErrCodeProtocol, "a body longer than declared")
-	case got > max(s.lim.BodyBytes, 0):
+	case s.lim.Sink == nil && got > max(s.lim.BodyBytes, 0):
 		return &Error{Kind: TooLarge, Text: "body over the limit"}
+	}
+	s.got = got
+	if s.lim.Sink != nil {
+		s.backlog.add(data)
+		return nil
 	}
 	if s.body == nil && s.declared > 0 {
 		s.body = make([]byte, 0, min(s.declared, max(growBytes, int64(len(data)))))
@@ -81,7 +88,7 @@ func (c *Conn) appendLocked(s *stream, data []byte, size int64) *Error {
 // answeredLocked: the peer ended the answer. A request that was not sent whole by then never will be (RFC 9113 §8.1).
 func (c *Conn) answeredLocked(s *stream) {
 	var why *Error
-	if s.declared >= 0 && !s.bodyless && int64(len(s.body)) < s.declared {
+	if s.declared >= 0 && !s.bodyless && s.got < s.declared {
 		why = &Error{Kind: Lost, Text: "the answer ended before it was complete: its body is shorter than declared"}
 	}
 	if !s.handed {

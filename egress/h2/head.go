@@ -156,9 +156,9 @@ func (c *Conn) finalLocked(s *stream, h *head, ends bool) {
 	switch {
 	case ends:
 		c.answeredLocked(s)
-	case !s.bodyless && s.declared > max(s.lim.BodyBytes, 0):
+	case s.lim.Sink == nil && !s.bodyless && s.declared > max(s.lim.BodyBytes, 0):
 		c.breakLocked(s, &Error{Kind: TooLarge, Text: "declared length over the limit"})
-	case s.lim.HeaderTimeout > 0 || s.lim.IdleBody > 0:
+	case s.lim.HeaderTimeout > 0 || s.lim.IdleBody > 0 || s.lim.Sink != nil:
 		c.told = append(c.told, s)
 	}
 }

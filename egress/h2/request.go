@@ -12,6 +12,10 @@ type Request struct {
 	// Body is the content. With Bodyless no Content-Length is written and Body must be empty (RFC 9110 §8.6).
 	Body     []byte
 	Bodyless bool
+	// Next, if any, gives the content in pieces instead, each good until it is asked for the next, and io.EOF at the end.
+	// Stop has it return at once; it is called when the stream is over.
+	Next func() ([]byte, error)
+	Stop func()
 	// Unindexed names fields beside Authorization and Cookie that are kept out of the compression's memory: secrets, which nobody shall
 	// guess by the size of what is sent (RFC 7541 §7.1), and what is different every time.
 	Unindexed []string

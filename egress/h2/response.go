@@ -27,6 +27,9 @@ type Limits struct {
 	// IdleBody is how long the body may pause.
 	IdleBody time.Duration
 
+	// Sink, if any, takes the answer as it comes. BodyBytes bounds nothing then, and Response.Body stays nil.
+	Sink *Sink
+
 	// Heard is told what came back so far: 1 once there is a frame of an answer, the status once the final head is there. Nil: nobody asks.
 	Heard *atomic.Int32
 }

@@ -12,10 +12,12 @@ type stream struct {
 	// The request: rest is what is left of its body, window what the peer takes of it now.
 	rest   []byte
 	window int64
-	queued bool // it stands in the queue
-	sent   bool // a byte of it may have reached the connection
-	handed bool // all of it was put into a batch
-	whole  bool // all of it was written
+	more   bool          // rest is not the end of the body: there is a feeder
+	hungry chan struct{} // tells it that rest is used up; holds one, is never closed
+	queued bool          // it stands in the queue
+	sent   bool          // a byte of it may have reached the connection
+	handed bool          // all of it was put into a batch
+	whole  bool          // all of it was written
 
 	// The answer: begun from its first frame on, head when the final one is there.
 	begun, head bool
@@ -23,8 +25,10 @@ type stream struct {
 	status      int
 	fields      []call.Header
 	trailers    []call.Header
-	body        []byte
-	declared    int64 // length; -1 when not declared
+	body        []byte  // stays nil with a Sink
+	backlog     backlog // of a Sink
+	got         int64   // bytes of the body so far
+	declared    int64   // length; -1 when not declared
 	bodyless    bool
 	// headLeft and fieldsLeft are what remains of the limits, over all its heads and its trailers.
 	headLeft, fieldsLeft int
@@ -48,6 +52,7 @@ func (c *Conn) finishLocked(s *stream, why *Error) {
 	s.over, s.why, s.rest = true, why, nil
 	if s.id != 0 {
 		delete(c.streams, s.id)
+		c.dropLargeLocked()
 	}
 }
 

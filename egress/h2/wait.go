@@ -15,7 +15,11 @@ func (c *Conn) RoundTrip(ctx context.Context, r *Request, lim Limits) (Response,
 	if err != nil {
 		return Response{}, err
 	}
-	c.wait(ctx, s)
+	if r.Next == nil {
+		c.wait(ctx, s)
+	} else {
+		c.waitFeeding(ctx, s)
+	}
 	if s.why == nil {
 		return Response{Status: s.status, Fields: s.fields, Trailers: s.trailers, Body: s.body, Begun: true, Sent: true}, nil
 	}
@@ -37,8 +41,11 @@ func (c *Conn) enter(r *Request, lim Limits) (*stream, error) {
 		return nil, &Error{Kind: Illegal, Text: r.refused}
 	}
 	s := &stream{
-		req: r, lim: lim, changed: make(chan struct{}, 1), rest: r.Body, queued: true, declared: -1,
+		req: r, lim: lim, changed: make(chan struct{}, 1), rest: r.Body, queued: true, declared: -1, more: r.Next != nil,
 		headLeft: lim.HeaderBytes, fieldsLeft: lim.Headers, recvWindow: streamWindow,
+	}
+	if s.more {
+		s.hungry = make(chan struct{}, 1)
 	}
 	c.mu.Lock()
 	taken := c.limit.Load() >= 0
@@ -54,22 +61,49 @@ func (c *Conn) enter(r *Request, lim Limits) (*stream, error) {
 	return s, nil
 }
 
+// waitFeeding is wait while a goroutine beside it supplies the body, which ends before this returns.
+func (c *Conn) waitFeeding(ctx context.Context, s *stream) {
+	feeding, stop := context.WithCancel(ctx)
+	fed := make(chan any, 1) // receives what it panicked with, once, is never closed
+	go func() {
+		defer func() { fed <- recover() }()
+		c.feed(feeding, s)
+	}()
+	c.wait(ctx, s)
+	stop()
+	if s.req.Stop != nil {
+		s.req.Stop()
+	}
+	if v := <-fed; v != nil {
+		panic(v) // it belongs to this call, not to the process
+	}
+}
+
 // wait returns when the stream is over. One of the two shorter times runs at most: that for the head from the moment the request is
 // written, that for the body anew with every piece of it.
 func (c *Conn) wait(ctx context.Context, s *stream) {
 	timer := time.NewTimer(time.Until(s.lim.Deadline))
 	defer timer.Stop()
 	heading := false // the time for the head runs
+	var f flow
 	for {
 		select {
 		case <-s.changed:
 			over, head, whole := c.look(s)
+			if s.lim.Sink != nil {
+				if why := c.hand(s, &f); why != nil {
+					if c.giveUp(s, why); over {
+						s.why = why
+					}
+					return
+				}
+			}
 			switch {
 			case over:
 				return
 			case head && s.lim.IdleBody > 0:
 				timer.Reset(min(s.lim.IdleBody, time.Until(s.lim.Deadline)))
-			case head && heading:
+			case head && (heading || s.lim.Sink != nil):
 				timer.Reset(time.Until(s.lim.Deadline))
 			case !head && whole && s.lim.HeaderTimeout > 0:
 				heading = true

@@ -100,9 +100,7 @@ func (c *Conn) settle(n int, err error) (told []*stream, why *Error) {
 	}
 	clear(c.marks)
 	c.marks = c.marks[:0]
-	if cap(c.spare) > keptBytes {
-		c.spare = nil
-	}
+	c.dropLargeLocked()
 	if c.leaving = false; err == nil || c.why != nil {
 		return told, c.why
 	}
@@ -148,7 +146,7 @@ func (c *Conn) openLocked(s *stream) {
 	}
 	c.streams[s.id] = s
 	c.requests.Add(1)
-	s.window, s.sent, s.handed = c.peerWindow, true, len(s.rest) == 0
+	s.window, s.sent, s.handed = c.peerWindow, true, len(s.rest) == 0 && !s.more
 	c.marks = append(c.marks, mark{s: s, start: len(c.out), wholly: s.handed})
 
 	block := c.encodeLocked(s.req)
@@ -167,11 +165,12 @@ func (c *Conn) bodyLocked(s *stream) {
 	if s.handed {
 		return
 	}
-	n := int(min(int64(len(s.rest)), frameBytes, s.window, c.window))
-	if n <= 0 {
+	n := int(max(0, min(int64(len(s.rest)), frameBytes, s.window, c.window)))
+	if n == 0 && (len(s.rest) > 0 || s.more) {
+		s.feedLocked()
 		return
 	}
-	s.handed = n == len(s.rest)
+	s.handed = n == len(s.rest) && !s.more
 	must(c.frame.WriteData(s.id, s.handed, s.rest[:n]))
 	s.rest = s.rest[n:]
 	s.window -= int64(n)
@@ -185,9 +184,23 @@ func (c *Conn) bodyLocked(s *stream) {
 
 // queueLocked lets a stream write when it is its turn.
 func (c *Conn) queueLocked(s *stream) {
-	if !s.queued && !s.over && !s.handed && min(s.window, c.window) > 0 {
+	if !s.queued && !s.over && !s.handed && (min(s.window, c.window) > 0 || s.ending()) {
 		s.queued = true
 		c.queue = append(c.queue, s)
+	}
+}
+
+// dropLargeLocked keeps what a body took from costing memory as long as the connection lives. While a stream is open there may be more of
+// one, which would make the buffer anew for each batch.
+func (c *Conn) dropLargeLocked() {
+	if c.writing || len(c.streams) > 0 {
+		return
+	}
+	if cap(c.spare) > keptBytes {
+		c.spare = nil
+	}
+	if cap(c.out) > keptBytes && len(c.out) == 0 {
+		c.out = nil
 	}
 }
 
@@ -210,7 +223,7 @@ func (c *Conn) encodeLocked(r *Request) []byte {
 		f := &r.fields[i]
 		put(c.lowerLocked(f.Name), f.Value, r.unindexed(f.Name))
 	}
-	if !r.Bodyless {
+	if !r.Bodyless && r.Next == nil {
 		put("content-length", strconv.Itoa(len(r.Body)), true)
 	}
 	block := c.block.Bytes()
