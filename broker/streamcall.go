@@ -176,7 +176,7 @@ func (u *upstreamBody) next(ctx context.Context) ([]byte, error) {
 		}
 		return nil, io.EOF
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, context.Cause(ctx) //nolint:wrapcheck // it ends in the result of an attempt
 	}
 }
 
@@ -214,7 +214,7 @@ func (u *upstreamBody) judge(m *piece) error {
 	if m.other != nil {
 		m.chunk = m.other.GetChunk()
 	}
-	problem := ""
+	var problem string
 	switch _, chunk := m.other.GetPart().(*pb.StreamCallRequest_Chunk); {
 	case m.other == nil, chunk:
 		if u.bodied || len(m.chunk) == 0 {

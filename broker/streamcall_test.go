@@ -136,9 +136,10 @@ func (h *heard) says() string {
 		return h.err.Error()
 	}
 	r := h.result
-	text := fmt.Sprint(r.GetOutcome(), " ", r.GetReason(), " ", r.GetEffect())
+	text, separator := fmt.Sprint(r.GetOutcome(), "/", r.GetReason(), "/", r.GetEffect()), ": "
 	for _, a := range r.GetAttempts() {
-		text += fmt.Sprint(" ", a.GetEvidence())
+		text += separator + a.GetEvidence().String()
+		separator = ","
 	}
 	return strings.NewReplacer("OUTCOME_", "", "REASON_", "", "EFFECT_", "", "EVIDENCE_", "").Replace(text)
 }
@@ -186,7 +187,7 @@ func TestStreamCallCarriesBodiesBothWays(t *testing.T) {
 			r := start(t, setup{rules: []policy.Rule{up.rule}})
 			body := pattern(6<<20 + 5)
 			h := r.stream(within(t), t, headOf("POST", up.URL+"/x"), bytes.NewReader(body))
-			h.wants(t, "SUCCESS SUCCESS ANSWERED ANSWERED", 200, string(down))
+			h.wants(t, "SUCCESS/SUCCESS/ANSWERED: ANSWERED", 200, string(down))
 			if h.head.GetProtocol() != strings.TrimSuffix(protocol, ".0") || len(h.head.GetTrailers()) != 0 || fmt.Sprint(h.result.GetResponse().GetTrailers()) == "[]" ||
 				h.result.GetResponse().GetTrailers()[0].GetValue() != "7" {
 				t.Errorf("head %v, result's response %v", h.head, h.result.GetResponse())
@@ -198,12 +199,12 @@ func TestStreamCallCarriesBodiesBothWays(t *testing.T) {
 			// Without a body, and with none known.
 			for _, method := range []string{"GET", "DELETE", "POST"} {
 				h = r.stream(within(t), t, headOf(method, up.URL+"/x"), nil)
-				h.wants(t, "SUCCESS SUCCESS ANSWERED ANSWERED", 200, string(down))
+				h.wants(t, "SUCCESS/SUCCESS/ANSWERED: ANSWERED", 200, string(down))
 				if got := seen.Load(); got.method != method || got.sum != sha256.Sum256(nil) || method != "POST" && got.te != "" {
 					t.Errorf("%+v", got)
 				}
 			}
-			if h = r.stream(within(t), t, headOf("HEAD", up.URL+"/x"), nil); h.says() != "SUCCESS SUCCESS ANSWERED ANSWERED" || len(h.body) > 0 {
+			if h = r.stream(within(t), t, headOf("HEAD", up.URL+"/x"), nil); h.says() != "SUCCESS/SUCCESS/ANSWERED: ANSWERED" || len(h.body) > 0 {
 				t.Errorf("HEAD: %s, %d bytes", h.says(), len(h.body))
 			}
 			if load := r.server.Load(); load.Calls != 0 || load.Bytes != 0 {
@@ -274,19 +275,19 @@ func TestStreamCallIsRepeatedAsLongAsItCanBe(t *testing.T) {
 			body         string
 			atLast, seen int // bytes that the last request had, and how many there were
 		}{
-			{"busy, and all of it is kept", "PUT", replay, busy503, nil, "SUCCESS SUCCESS ANSWERED ANSWERED ANSWERED", 200, "ok", replay, 2},
-			{"busy, and a byte too much", "PUT", replay + 1, busy503, nil, "HTTP_ERROR BODY_NOT_REPLAYABLE UNKNOWN ANSWERED", 503, "busy", replay + 1, 1},
-			{"busy, single use", "PUT", 10, busy503, func(_ *policy.Rule, r *pb.CallRequest) { r.SingleUseBody = true }, "HTTP_ERROR BODY_NOT_REPLAYABLE UNKNOWN ANSWERED", 503, "busy", 10, 1},
-			{"busy, and it must not be repeated", "POST", 10, busy503, nil, "HTTP_ERROR NOT_REPEATABLE UNKNOWN ANSWERED", 503, "busy", 10, 1},
+			{"busy, and all of it is kept", "PUT", replay, busy503, nil, "SUCCESS/SUCCESS/ANSWERED: ANSWERED,ANSWERED", 200, "ok", replay, 2},
+			{"busy, and a byte too much", "PUT", replay + 1, busy503, nil, "HTTP_ERROR/BODY_NOT_REPLAYABLE/UNKNOWN: ANSWERED", 503, "busy", replay + 1, 1},
+			{"busy, single use", "PUT", 10, busy503, func(_ *policy.Rule, r *pb.CallRequest) { r.SingleUseBody = true }, "HTTP_ERROR/BODY_NOT_REPLAYABLE/UNKNOWN: ANSWERED", 503, "busy", 10, 1},
+			{"busy, and it must not be repeated", "POST", 10, busy503, nil, "HTTP_ERROR/NOT_REPEATABLE/UNKNOWN: ANSWERED", 503, "busy", 10, 1},
 			{"busy until no attempt is left", "GET", 0, busyAlways, func(r *policy.Rule, _ *pb.CallRequest) { r.Retry.MaxAttempts = new(uint32(2)) },
-				"RETRIES_EXHAUSTED ATTEMPTS_EXHAUSTED ANSWERED ANSWERED ANSWERED", 503, "busy", 0, 2},
-			{"lost before an answer", "PUT", replay, lost, nil, "SUCCESS SUCCESS ANSWERED SENT_NO_RESPONSE ANSWERED", 200, "ok", replay, 2},
-			{"lost, and a byte too much", "PUT", replay + 1, lost, nil, "UNKNOWN BODY_NOT_REPLAYABLE UNKNOWN SENT_NO_RESPONSE", 0, "", replay + 1, 1},
-			{"busy, with more than is held", "GET", 0, busyAtLength, nil, "HTTP_ERROR BODY_NOT_REPLAYABLE ANSWERED ANSWERED", 503, strings.Repeat("b", 65<<10), 0, 1},
-			{"redirected with its body", "PUT", 10, redirect(307), follows, "SUCCESS SUCCESS ANSWERED ANSWERED ANSWERED", 200, "ok", 10, 2},
-			{"redirected without it", "POST", replay + 1, redirect(303), follows, "SUCCESS SUCCESS ANSWERED ANSWERED ANSWERED", 200, "ok", 0, 2},
-			{"redirected, and its body is gone", "PUT", replay + 1, redirect(307), follows, "SUCCESS SUCCESS ANSWERED ANSWERED", 307, "", replay + 1, 1},
-			{"redirected, and not followed", "PUT", 10, redirect(307), nil, "SUCCESS SUCCESS ANSWERED ANSWERED", 307, "", 10, 1},
+				"RETRIES_EXHAUSTED/ATTEMPTS_EXHAUSTED/ANSWERED: ANSWERED,ANSWERED", 503, "busy", 0, 2},
+			{"lost before an answer", "PUT", replay, lost, nil, "SUCCESS/SUCCESS/ANSWERED: SENT_NO_RESPONSE,ANSWERED", 200, "ok", replay, 2},
+			{"lost, and a byte too much", "PUT", replay + 1, lost, nil, "UNKNOWN/BODY_NOT_REPLAYABLE/UNKNOWN: SENT_NO_RESPONSE", 0, "", replay + 1, 1},
+			{"busy, with more than is held", "GET", 0, busyAtLength, nil, "HTTP_ERROR/BODY_NOT_REPLAYABLE/ANSWERED: ANSWERED", 503, strings.Repeat("b", 65<<10), 0, 1},
+			{"redirected with its body", "PUT", 10, redirect(307), follows, "SUCCESS/SUCCESS/ANSWERED: ANSWERED,ANSWERED", 200, "ok", 10, 2},
+			{"redirected without it", "POST", replay + 1, redirect(303), follows, "SUCCESS/SUCCESS/ANSWERED: ANSWERED,ANSWERED", 200, "ok", 0, 2},
+			{"redirected, and its body is gone", "PUT", replay + 1, redirect(307), follows, "SUCCESS/SUCCESS/ANSWERED: ANSWERED", 307, "", replay + 1, 1},
+			{"redirected, and not followed", "PUT", 10, redirect(307), nil, "SUCCESS/SUCCESS/ANSWERED: ANSWERED", 307, "", 10, 1},
 		} {
 			t.Run(protocol+" "+tt.name, func(t *testing.T) {
 				var seen, size atomic.Int64
@@ -430,16 +431,16 @@ func TestStreamCallTellsWhyItEndedEarly(t *testing.T) {
 				_, _ = w.Write([]byte("half"))
 				_ = http.NewResponseController(w).Flush()
 				panic(http.ErrAbortHandler)
-			}, nil, "UNKNOWN BODY_NOT_REPLAYABLE UNKNOWN PARTIAL_RESPONSE", 200, "half", 0},
+			}, nil, "UNKNOWN/BODY_NOT_REPLAYABLE/UNKNOWN: PARTIAL_RESPONSE", 200, "half", 0},
 			{"the answer pauses", func(w http.ResponseWriter, r *http.Request) {
 				_, _ = w.Write([]byte("half"))
 				_ = http.NewResponseController(w).Flush()
 				<-r.Context().Done()
 			}, func(r *policy.Rule, _ *pb.CallRequest) { r.Attempt.IdleBodyTimeout = new(100 * time.Millisecond) },
-				"UNKNOWN BODY_NOT_REPLAYABLE UNKNOWN PARTIAL_RESPONSE", 200, "half", 100 * time.Millisecond},
+				"UNKNOWN/BODY_NOT_REPLAYABLE/UNKNOWN: PARTIAL_RESPONSE", 200, "half", 100 * time.Millisecond},
 			{"no head in time", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, func(r *policy.Rule, _ *pb.CallRequest) {
 				r.Attempt.Timeout, r.Retry.MaxAttempts = new(100*time.Millisecond), new(uint32(2))
-			}, "RETRIES_EXHAUSTED ATTEMPTS_EXHAUSTED UNKNOWN SENT_NO_RESPONSE SENT_NO_RESPONSE", 0, "", 200 * time.Millisecond},
+			}, "RETRIES_EXHAUSTED/ATTEMPTS_EXHAUSTED/UNKNOWN: SENT_NO_RESPONSE,SENT_NO_RESPONSE", 0, "", 200 * time.Millisecond},
 			{"the stream's own time", func(w http.ResponseWriter, r *http.Request) {
 				_, _ = w.Write([]byte("x"))
 				_ = http.NewResponseController(w).Flush()
@@ -447,7 +448,7 @@ func TestStreamCallTellsWhyItEndedEarly(t *testing.T) {
 			}, func(r *policy.Rule, _ *pb.CallRequest) {
 				r.Deadline.MaxStreamDuration, r.Attempt.Timeout, r.Deadline.MaxTimeout = new(300*time.Millisecond), new(200*time.Millisecond), new(200*time.Millisecond)
 				r.Retry.MaxAttempts = new(uint32(1))
-			}, "DEADLINE_EXCEEDED DEADLINE UNKNOWN PARTIAL_RESPONSE", 200, "x", 250 * time.Millisecond},
+			}, "DEADLINE_EXCEEDED/DEADLINE/UNKNOWN: PARTIAL_RESPONSE", 200, "x", 250 * time.Millisecond},
 		} {
 			t.Run(protocol+" "+tt.name, func(t *testing.T) {
 				up := newWeb(t, protocol, tt.handle)

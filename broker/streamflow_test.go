@@ -130,7 +130,7 @@ func TestStreamCallHasASlowUpstreamHoldUpTheCaller(t *testing.T) {
 			close(stop)
 			close(proceed)
 			h := listenTo(t, s)
-			h.wants(t, "SUCCESS SUCCESS ANSWERED ANSWERED", 200, "")
+			h.wants(t, "SUCCESS/SUCCESS/ANSWERED: ANSWERED", 200, "")
 			if got, want := <-total, sent.Load(); got != want {
 				t.Errorf("%d bytes arrived of %d", got, want)
 			}
@@ -160,7 +160,7 @@ func TestStreamCallEndsWithAnEarlyAnswer(t *testing.T) {
 				})
 			}()
 			h := listenTo(t, s)
-			h.wants(t, "HTTP_ERROR STATUS_NOT_RETRYABLE ANSWERED ANSWERED", 413, "enough")
+			h.wants(t, "HTTP_ERROR/STATUS_NOT_RETRYABLE/ANSWERED: ANSWERED", 413, "enough")
 			if err := <-ended; !errors.Is(err, io.EOF) {
 				t.Errorf("the upload ended with %v", err)
 			}
@@ -218,7 +218,7 @@ func TestStreamCallKeepsItsCallersDeadline(t *testing.T) {
 			ctx, cancel := context.WithTimeout(within(t), 500*time.Millisecond)
 			defer cancel()
 			h := r.stream(ctx, t, headOf("GET", up.URL), nil)
-			h.wants(t, "DEADLINE_EXCEEDED DEADLINE UNKNOWN PARTIAL_RESPONSE", 200, "half")
+			h.wants(t, "DEADLINE_EXCEEDED/DEADLINE/UNKNOWN: PARTIAL_RESPONSE", 200, "half")
 		})
 	}
 }
@@ -248,7 +248,7 @@ func TestStreamCallEndsWithTheBroker(t *testing.T) {
 		}
 	}
 	cancel()
-	if h := listenTo(t, s); h.says() != "CANCELLED CANCELLED UNKNOWN SENT_NO_RESPONSE" {
+	if h := listenTo(t, s); h.says() != "CANCELLED/CANCELLED/UNKNOWN: SENT_NO_RESPONSE" {
 		t.Errorf("%s", h.says())
 	}
 	<-drained

@@ -53,7 +53,7 @@ func streaming(t *rapid.T, c *call.Call, p *policy.Effective, result func(plan *
 
 // Whoever got a part of an answer gets no other: whatever comes of it, no attempt follows.
 func TestNothingFollowsAForwardedAnswer(t *testing.T) {
-	base := defaults(t)
+	base, ctx := defaults(t), t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWalk(t, base)
 		c := *w.call
@@ -66,7 +66,7 @@ func TestNothingFollowsAForwardedAnswer(t *testing.T) {
 				t.Fatalf("attempt %d after a forwarded answer", a.Number)
 			}
 			if rapid.Bool().Draw(t, "read") {
-				_, _ = c.Stream.Upload.Open().Next(context.Background())
+				_, _ = c.Stream.Upload.Open().Next(ctx)
 			}
 			r := rapid.SampledFrom(possible()).Draw(t, "result")
 			switch {
