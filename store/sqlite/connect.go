@@ -57,14 +57,14 @@ func (s *file) connect(ctx context.Context, of *schema, wait time.Duration) erro
 	if err := prepareFile(ctx, s.path, of); err != nil {
 		return err
 	}
+	if err := checkAlone(ctx, s.path, of, wait); err != nil {
+		return err
+	}
 	var err error
 	if s.writer, err = connect(s.path, wait, 1, "journal_mode(WAL)", "journal_size_limit("+strconv.Itoa(walLimit)+")"); err != nil {
 		return err
 	}
 	if s.reader, err = connect(s.path, wait, readers, "query_only(1)"); err != nil {
-		return err
-	}
-	if err := check(ctx, s.writer, s.path, of); err != nil {
 		return err
 	}
 	if err := migrate(ctx, s.writer, of); err != nil {
@@ -92,15 +92,30 @@ func (s *file) close() error {
 	return err
 }
 
-// connect opens nothing yet: connections are made when they are needed, and again after one was broken off by its context. So
-// everything that holds for a connection must be in its address.
+// checkAlone checks a file before there is a connection that may write. Such a one would put the log into a damaged file when it is closed,
+// and take from whoever puts a backup in its place what stands in the log alone.
+func checkAlone(ctx context.Context, path string, of *schema, wait time.Duration) error {
+	db, err := connectAs("ro", path, wait, 1)
+	if err != nil {
+		return err
+	}
+	return errors.Join(check(ctx, db, path, of), db.Close())
+}
+
+// connect is connectAs for reading and writing.
 func connect(path string, wait time.Duration, connections int, pragmas ...string) (*sql.DB, error) {
+	return connectAs("rw", path, wait, connections, pragmas...) // never makes the file
+}
+
+// connectAs opens nothing yet: connections are made when they are needed, and again after one was broken off by its context. So
+// everything that holds for a connection must be in its address.
+func connectAs(mode, path string, wait time.Duration, connections int, pragmas ...string) (*sql.DB, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller names the path
 	}
 	address := url.URL{Scheme: "file", Path: filepath.ToSlash(absolute), RawQuery: url.Values{
-		"mode":       {"rw"}, // never makes the file
+		"mode":       {mode},
 		"_txlock":    {"immediate"},
 		"_dqs":       {"0"},
 		"_error_rc":  {"1"},
