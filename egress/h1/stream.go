@@ -15,6 +15,20 @@ type Sink struct {
 	Head func() (time.Time, error)
 	// Piece takes the next bytes of the body, good until it returns. No time-out of ours runs meanwhile.
 	Piece func(p []byte) error
+	// Paused, if set, reports whether the body of the request was waited for since it was last asked: the peer may owe nothing until it has
+	// come, so that IdleBody then begins anew.
+	Paused func() bool
+}
+
+// pauses gives a read of the body more time that ended by IdleBody, where the request pauses too.
+func (c *Conn) pauses(err error) bool {
+	s := c.lim.Sink
+	if s == nil || s.Paused == nil || c.lim.IdleBody <= 0 || c.phase != PhaseBody && c.phase != PhaseTrailers || !isTimeout(err) ||
+		c.interrupted.Load() || !time.Now().Before(c.lim.Deadline) || !s.Paused() {
+		return false
+	}
+	c.armIdleBody()
+	return true
 }
 
 // pieceBytes is how large a piece of a body is at most, in either direction.
