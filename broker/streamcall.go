@@ -212,7 +212,7 @@ func (u *upstreamBody) judge(m *piece) error {
 	if m.other != nil {
 		m.chunk = m.other.GetChunk()
 	}
-	problem := ""
+	var problem string
 	switch _, chunk := m.other.GetPart().(*pb.StreamCallRequest_Chunk); {
 	case m.other == nil, chunk:
 		if u.bodied || len(m.chunk) == 0 {

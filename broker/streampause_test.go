@@ -113,7 +113,7 @@ func TestSlowUploadDoesNotOpenTheBreaker(t *testing.T) {
 			rule.Attempt.Timeout = new(1100 * time.Millisecond) // more than timeout_floor, below which nothing counts
 			rule.Retry.MaxAttempts = new(uint32(1))
 			rule.Breaker.ConsecutiveFailures, rule.Breaker.MinDistinctCallers = new(uint32(1)), new(uint32(1))
-			r, url := pausing(t, http2, rule, func(w http.ResponseWriter, r *http.Request) {
+			r, url := pausing(t, http2, rule, func(_ http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body) // only then a server notices that its client has gone
 				if r.URL.Path == "/deaf" {
 					<-r.Context().Done()

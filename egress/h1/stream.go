@@ -20,17 +20,6 @@ type Sink struct {
 	Paused func() bool
 }
 
-// pauses gives a read of the body more time that ended by IdleBody, where the request pauses too.
-func (c *Conn) pauses(err error) bool {
-	s := c.lim.Sink
-	if s == nil || s.Paused == nil || c.lim.IdleBody <= 0 || c.phase != PhaseBody && c.phase != PhaseTrailers || !isTimeout(err) ||
-		c.interrupted.Load() || !time.Now().Before(c.lim.Deadline) || !s.Paused() {
-		return false
-	}
-	c.armIdleBody()
-	return true
-}
-
 // pieceBytes is how large a piece of a body is at most, in either direction.
 const pieceBytes = 32 << 10
 

@@ -22,12 +22,6 @@ type Sink struct {
 	Paused func() bool
 }
 
-// pauses: the time of the body is up, and the request pauses too.
-func (s *stream) pauses(f *flow) bool {
-	sink := s.lim.Sink
-	return sink != nil && sink.Paused != nil && f.headed && s.lim.IdleBody > 0 && time.Now().Before(s.lim.Deadline) && sink.Paused()
-}
-
 // flow is what the attempt of a stream with a sink keeps.
 type flow struct {
 	headed bool

@@ -127,3 +127,9 @@ func (c *Conn) wait(ctx context.Context, s *stream) {
 		}
 	}
 }
+
+// pauses: the time of the body is up, and the request pauses too.
+func (s *stream) pauses(f *flow) bool {
+	sink := s.lim.Sink
+	return sink != nil && sink.Paused != nil && f.headed && s.lim.IdleBody > 0 && time.Now().Before(s.lim.Deadline) && sink.Paused()
+}
