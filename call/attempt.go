@@ -72,6 +72,8 @@ type Result struct {
 	Response *Response
 	// Forwarded: the caller of a streamed call got a part of the answer, or all of it.
 	Forwarded bool
+	// Starved: the attempt's time passed while the next piece of the caller's body was waited for. That says nothing of the origin.
+	Starved bool
 	// Head is how long a streamed answer's head took; 0 when there was none.
 	Head time.Duration
 	// RemoteAddress is host:port of the peer, through a proxy that of the target; "" when there was no connection.

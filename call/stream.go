@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // Stream is what a streamed call has instead of bodies in memory.
@@ -86,7 +87,23 @@ type UploadReader struct {
 	upload *Upload
 	at     uint64
 	ahead  []byte // read by Empty
+
+	waits   atomic.Bool   // for the caller
+	fed     atomic.Uint64 // how often it did
+	asked   uint64        // what that was when CallerWasSlow was asked
+	starved bool
 }
+
+// CallerWasSlow reports whether the caller's next piece is waited for, or was since this was last asked. One goroutine asks.
+func (r *UploadReader) CallerWasSlow() bool {
+	fed := r.fed.Load()
+	slow := r.waits.Load() || fed != r.asked
+	r.asked = fed
+	return slow
+}
+
+// Starved reports that reading ended while the caller's next piece was waited for. It is asked when nobody reads any more.
+func (r *UploadReader) Starved() bool { return r != nil && r.starved }
 
 // errLost is a mistake of ours: only what is Replayable is begun again.
 var errLost = errors.New("the body of the request is not kept from its beginning")
@@ -127,7 +144,11 @@ func (r *UploadReader) Next(ctx context.Context) ([]byte, error) {
 	case ended:
 		return nil, io.EOF
 	}
+	r.waits.Store(true)
 	p, err := u.pull(ctx)
+	r.fed.Add(1)
+	r.waits.Store(false)
 	r.at += uint64(len(p))
+	r.starved = err != nil && !errors.Is(err, io.EOF)
 	return p, err
 }

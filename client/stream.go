@@ -46,7 +46,7 @@ func (c *Client) Stream(ctx context.Context, req *pb.CallRequest, body io.Reader
 		return nil, err
 	}
 	if err := stream.Send(&pb.StreamCallRequest{Part: &pb.StreamCallRequest_Head{Head: req}}); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err // io.EOF: the broker has said why, and Recv tells
+		return nil, err //nolint:wrapcheck // its gRPC status is the contract; after io.EOF Recv tells what the broker said
 	}
 	if body == nil {
 		_ = stream.CloseSend() // as above
@@ -55,7 +55,7 @@ func (c *Client) Stream(ctx context.Context, req *pb.CallRequest, body io.Reader
 	}
 	result, err := answer.take(stream)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrBody) {
-		return nil, cause
+		return nil, cause //nolint:wrapcheck // of our own making
 	}
 	return result, err
 }
@@ -90,7 +90,7 @@ func (a Answer) take(stream grpc.BidiStreamingClient[pb.StreamCallRequest, pb.St
 		case errors.Is(err, io.EOF):
 			return nil, io.ErrUnexpectedEOF
 		case err != nil:
-			return nil, err
+			return nil, err //nolint:wrapcheck // as in Stream
 		}
 		switch part := m.GetPart().(type) {
 		case *pb.StreamCallResponse_Head:

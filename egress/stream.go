@@ -35,7 +35,9 @@ func openBody(ctx context.Context, c *call.Call, a *call.Attempt) (call.Result, 
 	defer cancel()
 	empty, err := body.Empty(waits)
 	if err != nil {
-		return notSent(ctx, a, call.Result{Failure: call.FailureConnectionLost, Detail: "nothing was sent: the caller's body did not begin"}), false
+		res := notSent(ctx, a, call.Result{Failure: call.FailureConnectionLost, Detail: "nothing was sent: the caller's body did not begin"})
+		res.Starved = true
+		return res, false
 	}
 	if !empty {
 		a.Stream.Body = body
@@ -61,6 +63,9 @@ func newPassage(c *call.Call, a *call.Attempt) *passage {
 func (s *passage) begin(head *call.Response) (time.Time, error) {
 	a := s.attempt
 	s.head, s.took = head, max(1, time.Since(a.Start))
+	if a.Stream.Body != nil {
+		a.Stream.Body.CallerWasSlow() // from now on
+	}
 	a.Deadline = a.Start.Add(a.Remaining)
 	if !a.Stream.Forwards(head) {
 		return a.Deadline, nil
@@ -91,9 +96,17 @@ func (s *passage) piece(p []byte) error {
 	return s.answer.Piece(p)
 }
 
+// paused gives what tells that the peer may be waiting for the caller; nil: it has all of the request.
+func (s *passage) paused() func() bool {
+	if s.attempt.Stream.Body == nil {
+		return nil
+	}
+	return s.attempt.Stream.Body.CallerWasSlow
+}
+
 // http1 gives what an HTTP/1.1 connection hands the answer to, which it reads into answer.
 func (s *passage) http1(answer *h1.Response) *h1.Sink {
-	return &h1.Sink{Head: func() (time.Time, error) { return s.begin(response(answer)) }, Piece: s.piece}
+	return &h1.Sink{Head: func() (time.Time, error) { return s.begin(response(answer)) }, Piece: s.piece, Paused: s.paused()}
 }
 
 // http2 gives what an HTTP/2 connection hands the answer to.
@@ -101,7 +114,7 @@ func (s *passage) http2() *h2.Sink {
 	head := func(status int, fields []call.Header) (time.Time, error) {
 		return s.begin(responseHTTP2(&h2.Response{Status: status, Fields: slices.Clone(fields)}))
 	}
-	return &h2.Sink{Head: head, Piece: s.piece}
+	return &h2.Sink{Head: head, Piece: s.piece, Paused: s.paused()}
 }
 
 // tell adds to the result what the caller has got.
@@ -110,6 +123,7 @@ func (s *passage) tell(r *call.Result) {
 		return
 	}
 	r.Forwarded, r.Head = s.forwarded, s.took
+	r.Starved = r.TimedOut && s.attempt.Stream.Body.Starved()
 	if r.Response != nil && !s.forwarded {
 		r.Response.Body = s.held
 	}

@@ -43,6 +43,8 @@ func breakerResult(r *call.Result, latency, given time.Duration) breaker.Result 
 		if r.Status < 500 || r.Status == 501 || r.Status == 505 {
 			b.Kind = breaker.OK
 		}
+	case r.Starved:
+		b.Kind = breaker.Ignored // the caller was slow
 	case r.Failure == call.FailureResponseTooLarge:
 		b.Kind = breaker.OK // it is alive, and talkative
 	case r.Terminal, r.Evidence == call.EvidenceRefused, r.Evidence == call.EvidenceNotSent && r.Reused,

@@ -65,7 +65,7 @@ func exitHelp() string {
 // call makes the call and prints what became of it.
 func (f *callFlags) call(cmd *cobra.Command, method, url string) error {
 	if f.output == formYAML || f.output == "" { // a form that other commands have
-		return usage(fmt.Errorf("--output %q: give text, json, or a file (%s is standard output)", f.output, stdio))
+		return oneOf("output", f.output, "text", "json")
 	}
 	req, err := f.request(method, url)
 	if err != nil {

@@ -138,6 +138,9 @@ func (c *Conn) read(p []byte) (int, error) {
 	c.armIdleBody()
 	for range maxEmptyReads {
 		n, err := c.c.Read(p)
+		for n == 0 && err != nil && c.pauses(err) {
+			n, err = c.c.Read(p)
+		}
 		c.readErr = err
 		if n > 0 {
 			if !c.begun && c.lim.Heard != nil {

@@ -83,3 +83,14 @@ func (c *Conn) setDeadline(t time.Time) {
 
 // longAgo is a deadline that has passed on every clock.
 func longAgo() time.Time { return time.Unix(1, 0) }
+
+// pauses gives a read of the body more time that ended by IdleBody, where the request pauses too.
+func (c *Conn) pauses(err error) bool {
+	s := c.lim.Sink
+	if s == nil || s.Paused == nil || c.lim.IdleBody <= 0 || c.phase != PhaseBody && c.phase != PhaseTrailers || !isTimeout(err) ||
+		c.interrupted.Load() || !time.Now().Before(c.lim.Deadline) || !s.Paused() {
+		return false
+	}
+	c.armIdleBody()
+	return true
+}

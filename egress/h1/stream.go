@@ -15,6 +15,9 @@ type Sink struct {
 	Head func() (time.Time, error)
 	// Piece takes the next bytes of the body, good until it returns. No time-out of ours runs meanwhile.
 	Piece func(p []byte) error
+	// Paused, if set, reports whether the body of the request was waited for since it was last asked: the peer may owe nothing until it has
+	// come, so that IdleBody then begins anew.
+	Paused func() bool
 }
 
 // pieceBytes is how large a piece of a body is at most, in either direction.

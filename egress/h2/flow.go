@@ -17,6 +17,9 @@ type Sink struct {
 	// Piece takes the next bytes of the body, good until it returns. No time-out of ours runs meanwhile, and the peer sends at most the
 	// stream's window ahead.
 	Piece func(p []byte) error
+	// Paused, if set, reports whether the body of the request was waited for since it was last asked: the peer may owe nothing until it has
+	// come, so that IdleBody then begins anew.
+	Paused func() bool
 }
 
 // flow is what the attempt of a stream with a sink keeps.

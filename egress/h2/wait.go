@@ -110,6 +110,10 @@ func (c *Conn) wait(ctx context.Context, s *stream) {
 				timer.Reset(min(s.lim.HeaderTimeout, time.Until(s.lim.Deadline)))
 			}
 		case <-timer.C:
+			if s.pauses(&f) {
+				timer.Reset(min(s.lim.IdleBody, time.Until(s.lim.Deadline)))
+				continue
+			}
 			c.giveUp(s, &Error{Kind: Timeout, Text: "no complete answer within the attempt's time"})
 			return
 		case <-ctx.Done():
@@ -122,4 +126,10 @@ func (c *Conn) wait(ctx context.Context, s *stream) {
 			return
 		}
 	}
+}
+
+// pauses: the time of the body is up, and the request pauses too.
+func (s *stream) pauses(f *flow) bool {
+	sink := s.lim.Sink
+	return sink != nil && sink.Paused != nil && f.headed && s.lim.IdleBody > 0 && time.Now().Before(s.lim.Deadline) && sink.Paused()
 }
