@@ -94,6 +94,7 @@ bench: build ## measure (figures in docs)
 	go run ./bench
 	go run ./bench -operations
 	go run ./bench -deferred
+	go run ./bench -stream 2048
 
 .PHONY: crash
 crash: ## audit of effects: kill the broker under load for minutes and count what was done twice (docs/crash.md)

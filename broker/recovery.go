@@ -20,6 +20,9 @@ type panicked struct {
 	taken bool // a byte of the call may have left
 }
 
+// Error is for a panic that comes from another goroutine as an error. Nobody is told what it says.
+func (p *panicked) Error() string { return fmt.Sprint("panic: ", p.value) }
+
 // markPanic, deferred, lets a panic pass, ends the call's span, and adds what only the handler knows.
 func markPanic(taken *bool, span *tracing.Call) {
 	if v := recover(); v != nil {

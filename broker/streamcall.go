@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,6 +24,8 @@ const (
 	chunkBytes = 64 << 10
 	// maxChunk is how large one from him may be.
 	maxChunk = 1 << 20
+	// aheadBytes is what an HTTP/2 upstream may send ahead of a slow caller: the window of a stream (egress/h2).
+	aheadBytes = 1 << 20
 	// streamGrace is how long after its end a stream is cut whose caller does not take what he is sent.
 	streamGrace = 5 * time.Second
 )
@@ -65,6 +69,9 @@ func (s *CallService) StreamCall(ss grpc.BidiStreamingServer[pb.StreamCallReques
 		return err
 	}
 	if err := up.broken(); err != nil { // what the caller did wrong ended the call
+		if p, ours := errors.AsType[*panicked](err); ours {
+			panic(p)
+		}
 		return sentOrNot(err, final)
 	}
 	return down.finish(resp, final)
@@ -113,12 +120,17 @@ func (s *CallService) takeStream(ctx context.Context, req *pb.CallRequest, now t
 	return c, p, invalid(prefixed("head", violations))
 }
 
-// heldByStream is what a stream counts: what is kept of its body to be sent again, a chunk each way, and an answer that is held.
+// heldByStream is what a stream counts: what is kept of its body to be sent again, a chunk each way, an answer that is held, and over HTTP/2
+// what the upstream may send ahead.
 func heldByStream(c *call.Call, p *policy.Effective) uint64 {
-	if call.Safe(c.Method) { // a body is rare there
-		return answerShare + chunkBytes
+	held := uint64(answerShare + chunkBytes)
+	if slices.Contains(p.Attempt.Protocols, policy.ProtocolHTTP2) {
+		held += aheadBytes
 	}
-	return replayBytes(c, p) + maxChunk + answerShare + chunkBytes
+	if !call.Safe(c.Method) { // a body is rare there
+		held += replayBytes(c, p) + maxChunk
+	}
+	return held
 }
 
 // replayBytes is how much of the body is kept.
@@ -180,9 +192,15 @@ func (u *upstreamBody) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// receive reads messages until the caller has sent all, or is gone, or the call is over. What is wrong ends the call.
+// receive reads messages until the caller has sent all, or is gone, or the call is over. What is wrong ends the call, as a panic does, which
+// the handler's goroutine takes up.
 func (u *upstreamBody) receive(ctx context.Context) {
 	defer close(u.pieces)
+	defer func() {
+		if v := recover(); v != nil {
+			u.fail(&panicked{value: v, stack: debug.Stack(), taken: true})
+		}
+	}()
 	var buffers [2]piece // while one is with an attempt, the other is read into; an attempt gives one back by asking for the next
 	for i := 0; ; i ^= 1 {
 		m := &buffers[i]
@@ -194,10 +212,8 @@ func (u *upstreamBody) receive(ctx context.Context) {
 			err = u.judge(m)
 		}
 		if err != nil {
-			u.wrong = err
-			if ctx.Err() == nil { // else the call is over, or its caller has gone: he is told what is known
-				u.why <- err
-				u.end(err)
+			if u.wrong = err; ctx.Err() == nil { // else the call is over, or its caller has gone: he is told what is known
+				u.fail(err)
 			}
 			return
 		}
@@ -207,6 +223,13 @@ func (u *upstreamBody) receive(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// fail ends the call for what was wrong.
+func (u *upstreamBody) fail(err error) {
+	u.wrong = err
+	u.why <- err
+	u.end(err)
 }
 
 // judge names what is wrong with a message after the head.

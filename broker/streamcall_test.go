@@ -84,7 +84,12 @@ func chunk(p []byte) *pb.StreamCallRequest {
 // stream makes a call with that body, in chunks of 32 KiB.
 func (r *running) stream(ctx context.Context, t testing.TB, req *pb.CallRequest, body io.Reader) heard {
 	t.Helper()
-	s := r.open(ctx, t, req)
+	return talk(t, r.open(ctx, t, req), body)
+}
+
+// talk sends the body, and listens.
+func talk(t testing.TB, s grpc.BidiStreamingClient[pb.StreamCallRequest, pb.StreamCallResponse], body io.Reader) heard {
+	t.Helper()
 	go func() {
 		for p := make([]byte, 32<<10); body != nil; {
 			n, err := body.Read(p)
@@ -279,8 +284,10 @@ func TestStreamCallIsRepeatedAsLongAsItCanBe(t *testing.T) {
 			{"busy, and a byte too much", "PUT", replay + 1, busy503, nil, "HTTP_ERROR/BODY_NOT_REPLAYABLE/UNKNOWN: ANSWERED", 503, "busy", replay + 1, 1},
 			{"busy, single use", "PUT", 10, busy503, func(_ *policy.Rule, r *pb.CallRequest) { r.SingleUseBody = true }, "HTTP_ERROR/BODY_NOT_REPLAYABLE/UNKNOWN: ANSWERED", 503, "busy", 10, 1},
 			{"busy, and it must not be repeated", "POST", 10, busy503, nil, "HTTP_ERROR/NOT_REPEATABLE/UNKNOWN: ANSWERED", 503, "busy", 10, 1},
-			{"busy until no attempt is left", "GET", 0, busyAlways, func(r *policy.Rule, _ *pb.CallRequest) { r.Retry.MaxAttempts = new(uint32(2)) },
-				"RETRIES_EXHAUSTED/ATTEMPTS_EXHAUSTED/ANSWERED: ANSWERED,ANSWERED", 503, "busy", 0, 2},
+			{
+				"busy until no attempt is left", "GET", 0, busyAlways, func(r *policy.Rule, _ *pb.CallRequest) { r.Retry.MaxAttempts = new(uint32(2)) },
+				"RETRIES_EXHAUSTED/ATTEMPTS_EXHAUSTED/ANSWERED: ANSWERED,ANSWERED", 503, "busy", 0, 2,
+			},
 			{"lost before an answer", "PUT", replay, lost, nil, "SUCCESS/SUCCESS/ANSWERED: SENT_NO_RESPONSE,ANSWERED", 200, "ok", replay, 2},
 			{"lost, and a byte too much", "PUT", replay + 1, lost, nil, "UNKNOWN/BODY_NOT_REPLAYABLE/UNKNOWN: SENT_NO_RESPONSE", 0, "", replay + 1, 1},
 			{"busy, with more than is held", "GET", 0, busyAtLength, nil, "HTTP_ERROR/BODY_NOT_REPLAYABLE/ANSWERED: ANSWERED", 503, strings.Repeat("b", 65<<10), 0, 1},
@@ -432,12 +439,14 @@ func TestStreamCallTellsWhyItEndedEarly(t *testing.T) {
 				_ = http.NewResponseController(w).Flush()
 				panic(http.ErrAbortHandler)
 			}, nil, "UNKNOWN/BODY_NOT_REPLAYABLE/UNKNOWN: PARTIAL_RESPONSE", 200, "half", 0},
-			{"the answer pauses", func(w http.ResponseWriter, r *http.Request) {
-				_, _ = w.Write([]byte("half"))
-				_ = http.NewResponseController(w).Flush()
-				<-r.Context().Done()
-			}, func(r *policy.Rule, _ *pb.CallRequest) { r.Attempt.IdleBodyTimeout = new(100 * time.Millisecond) },
-				"UNKNOWN/BODY_NOT_REPLAYABLE/UNKNOWN: PARTIAL_RESPONSE", 200, "half", 100 * time.Millisecond},
+			{
+				"the answer pauses", func(w http.ResponseWriter, r *http.Request) {
+					_, _ = w.Write([]byte("half"))
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+				}, func(r *policy.Rule, _ *pb.CallRequest) { r.Attempt.IdleBodyTimeout = new(100 * time.Millisecond) },
+				"UNKNOWN/BODY_NOT_REPLAYABLE/UNKNOWN: PARTIAL_RESPONSE", 200, "half", 100 * time.Millisecond,
+			},
 			{"no head in time", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, func(r *policy.Rule, _ *pb.CallRequest) {
 				r.Attempt.Timeout, r.Retry.MaxAttempts = new(100*time.Millisecond), new(uint32(2))
 			}, "RETRIES_EXHAUSTED/ATTEMPTS_EXHAUSTED/UNKNOWN: SENT_NO_RESPONSE,SENT_NO_RESPONSE", 0, "", 200 * time.Millisecond},

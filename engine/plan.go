@@ -299,7 +299,7 @@ func (p *Plan) judge(now time.Time, ev Event, a *call.Attempt) Step {
 	p.note = r.Note
 	before := p.effect
 	p.effect = p.effectOf(before, r)
-	if r.Response != nil {
+	if r.Response != nil || r.Forwarded { // of an answer that broke off the caller has a part, and no older one may stand beside it
 		p.response = r.Response
 	}
 

@@ -25,8 +25,8 @@ func newCall() *cobra.Command {
 		Long: `Make one outbound HTTP call through a broker. The text output shows the attempts as a small timeline, with what was proved
 of each and what was decided after it, then what to do next, then the answer.
 
-With -o FILE the answer is streamed into the file, of any size and as it comes, and so is a body with it; a body of more than 16 MiB is
-streamed in any case. A stream has no operation id (docs/streaming.md).
+With -o FILE the answer is streamed into the file, of any size and as it comes, and so is a body with it; a body of more than 3 MiB is
+streamed in any case, unless there is an --operation-id: a stream has none (docs/streaming.md).
 
 Settings that a broker may need come from the environment where a flag is not given: SALLYPORT_BROKER, SALLYPORT_TOKEN
 (better there than in --token, which other users of the machine can see), SALLYPORT_CA, SALLYPORT_CLIENT_CERT, SALLYPORT_CLIENT_KEY.

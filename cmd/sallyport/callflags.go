@@ -15,8 +15,12 @@ import (
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
-// maxBodyBytes is what a policy may allow at most (body.max_request_bytes); nothing larger is read from a file.
-const maxBodyBytes = 16 << 20
+const (
+	// maxBodyBytes is what a policy may allow at most (body.max_request_bytes); nothing larger is read from a file.
+	maxBodyBytes = 16 << 20
+	// streamedAbove is what it allows by default: a larger body is streamed, unless the call has an operation id.
+	streamedAbove = 3 << 20
+)
 
 // callFlags are the flags of `call`. Zero means: as the policy says.
 type callFlags struct {
@@ -37,7 +41,7 @@ type callFlags struct {
 
 func (f *callFlags) declare(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&f.headers, "header", "H", nil, "request field, 'Name: value' (repeatable)")
-	fs.StringVarP(&f.body, "data", "d", "", "request body; @FILE reads a file, @- standard input; one of more than 16 MiB is streamed")
+	fs.StringVarP(&f.body, "data", "d", "", "request body; @FILE reads a file, @- standard input; one of more than 3 MiB is streamed")
 	fs.DurationVar(&f.deadline, "deadline", 0, "time allowed for the whole call (default: the policy's)")
 	fs.StringVar(&f.operationID, "operation-id", "", "identity of the operation: the same id is the same operation")
 	fs.StringVar(&f.repeatSafety, "repeat-safety", "", "never | idempotent: what you know of repeating it (default: the policy decides)")

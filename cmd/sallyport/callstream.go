@@ -30,7 +30,7 @@ type bodySource struct {
 }
 
 // streamed gives the body of a call that has to be streamed: its answer goes to a file, or its body is too large for a message. A body that is
-// not is in req afterwards.
+// not is in req afterwards. With an operation id a message is as large as any policy allows.
 func (f *callFlags) streamed(req *pb.CallRequest, in io.Reader) (*bodySource, bool, error) {
 	path, isFile := strings.CutPrefix(f.body, "@")
 	switch {
@@ -47,12 +47,16 @@ func (f *callFlags) streamed(req *pb.CallRequest, in io.Reader) (*bodySource, bo
 	if f.toFile() {
 		return body, true, nil
 	}
-	begin, err := io.ReadAll(io.LimitReader(body, maxBodyBytes+1))
+	most := streamedAbove
+	if f.operationID != "" {
+		most = maxBodyBytes
+	}
+	begin, err := io.ReadAll(io.LimitReader(body, int64(most)+1))
 	switch {
 	case err != nil:
 		body.close()
 		return nil, false, fmt.Errorf("-d %s: %w", f.body, err)
-	case len(begin) <= maxBodyBytes:
+	case len(begin) <= most:
 		body.close()
 		req.Request.Body = begin
 		return nil, false, nil

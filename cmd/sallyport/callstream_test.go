@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -23,7 +24,7 @@ func TestCallStreams(t *testing.T) {
 			_, _ = io.Copy(w, r.Body)
 		case "/count":
 			n, _ := io.Copy(io.Discard, r.Body)
-			_, _ = w.Write([]byte(sizeText(float64(n))))
+			_, _ = fmt.Fprintln(w, sizeText(float64(n)), r.TransferEncoding)
 		case "/half":
 			_, _ = w.Write([]byte("half"))
 			_ = http.NewResponseController(w).Flush()
@@ -41,8 +42,11 @@ func TestCallStreams(t *testing.T) {
 	dir := t.TempDir()
 	big := bytes.Repeat([]byte("0123456789abcdef"), (maxBodyBytes>>4)+1) // 16 bytes more than a message takes
 	bigFile, file := filepath.Join(dir, "big"), filepath.Join(dir, "answer")
-	if err := os.WriteFile(bigFile, big, 0o600); err != nil {
-		t.Fatal(err)
+	fits, tooBig := filepath.Join(dir, "fits"), filepath.Join(dir, "too-big") // into a message
+	for name, size := range map[string]int{bigFile: len(big), fits: streamedAbove, tooBig: streamedAbove + 1} {
+		if err := os.WriteFile(name, big[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	call := func(in io.Reader, args ...string) (code int, out, errs string) {
 		var stdout, stderr bytes.Buffer
@@ -73,6 +77,9 @@ func TestCallStreams(t *testing.T) {
 		{"no answer leaves it alone", nil, []string{"POST", up.URL + "/lost", "-o", file}, 13, "UNKNOWN  effect UNKNOWN", "", "no such thing\n"},
 		{"a part is said to be one", nil, []string{"GET", up.URL + "/half", "-o", file}, 13, "that is a part of it", "", "half"},
 		{"standard input to standard output", strings.NewReader("piped"), []string{"POST", up.URL + "/echo", "-d", "@-", "-o", "-"}, 0, "piped", "(5 bytes, in standard output)", "half"},
+		{"a body that fits into a message", nil, []string{"PUT", up.URL + "/count", "-d", "@" + fits}, 0, "3.0 MiB []", "", "half"},
+		{"one byte more is streamed", nil, []string{"PUT", up.URL + "/count", "-d", "@" + tooBig}, 0, "3.0 MiB [chunked]", "", "half"},
+		{"but not with an operation id", nil, []string{"PUT", up.URL + "/echo", "-d", "@" + tooBig, "--operation-id", "large"}, 3, "", "max_request_bytes", "half"},
 		{"a large body without a file", nil, []string{"PUT", up.URL + "/count", "-d", "@" + bigFile}, 0, "16.0 MiB", "", "half"},
 		{"a large body from standard input", bytes.NewReader(big), []string{"PUT", up.URL + "/count", "-d", "@-"}, 0, "16.0 MiB", "", "half"},
 		{"an answer too long to print", bytes.NewReader(big), []string{"PUT", up.URL + "/long", "-d", "@-"}, 1, "", "give it a file with -o FILE", "half"},

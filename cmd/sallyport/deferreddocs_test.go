@@ -14,9 +14,9 @@ import (
 	"github.com/sallyport/sallyport/internal/document"
 )
 
-// The deferred calls of the documents happen as they are written there, command by command in one shell, against a broker and the upstream of
-// examples/hooks.
-func TestTheWorkedDeferredCallsRunAsWritten(t *testing.T) {
+// The calls of these documents happen as they are written there, command by command in one shell, against a broker and an upstream of
+// examples.
+func TestTheWorkedCallsRunAsWritten(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("there is no curl here")
 	}
@@ -24,26 +24,28 @@ func TestTheWorkedDeferredCallsRunAsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := filepath.Join(t.TempDir(), "hooks")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", service, "./examples/hooks")
+	programs := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "./examples/hooks", "./examples/files")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	t.Setenv("TMPDIR", t.TempDir()) // of programs that are killed
 	for _, tt := range []struct {
-		document string
-		least    int
-		holds    string // of the commands that are meant
+		document, upstream string
+		least              int
+		holds              string // of the commands that are meant
 	}{
-		{"deferred.md", 15, ""},
-		{"../README.md", 6, "127.0.0.1:7480/request|deferred list"},
+		{"deferred.md", "hooks", 15, ""},
+		{"../README.md", "hooks", 6, "127.0.0.1:7480/request|deferred list"},
+		{"streaming.md", "files", 5, ""},
 	} {
 		t.Run(filepath.Base(tt.document), func(t *testing.T) {
-			hooks := startService(t, service)
+			upstream := startService(t, filepath.Join(programs, tt.upstream))
 			grpc, http := startTCP(t)
 			sh := document.StartShell(t, root, append(os.Environ(), "SALLYPORT_BROKER="+grpc))
-			here := strings.NewReplacer("127.0.0.1:9000", hooks, "127.0.0.1:7480", http, "bin/sallyport", "sallyport")
-			there := strings.NewReplacer(hooks, "127.0.0.1:9000", http, "127.0.0.1:7480")
+			here := strings.NewReplacer("127.0.0.1:9000", upstream, "127.0.0.1:7480", http, "bin/sallyport", "sallyport")
+			there := strings.NewReplacer(upstream, "127.0.0.1:9000", http, "127.0.0.1:7480")
 			ran := 0
 			for _, c := range document.Commands(t, filepath.Join(rootDir, "docs", tt.document)) {
 				if tt.holds != "" && !regexp.MustCompile(tt.holds).MatchString(c.Line) {

@@ -1,0 +1,66 @@
+package broker
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/sallyport/sallyport/call"
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
+	"github.com/sallyport/sallyport/policy"
+)
+
+// torn is a stream whose second message panics.
+type torn struct {
+	grpc.BidiStreamingServer[pb.StreamCallRequest, pb.StreamCallResponse]
+
+	ctx context.Context //nolint:containedctx // it stands for a stream
+	req *pb.CallRequest
+}
+
+func (s *torn) Context() context.Context { return s.ctx }
+func (s *torn) Recv() (*pb.StreamCallRequest, error) {
+	return &pb.StreamCallRequest{Part: &pb.StreamCallRequest_Head{Head: s.req}}, nil
+}
+func (s *torn) Send(*pb.StreamCallResponse) error { return nil }
+func (s *torn) SendMsg(any) error                 { return nil }
+func (s *torn) RecvMsg(any) error                 { panic("torn") }
+
+// A panic where messages are read belongs to that call: it ends in the goroutine of its handler, where it is recovered.
+func TestPanicWhileReadingAStreamIsOfItsCall(t *testing.T) {
+	w := newWeb(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	r := start(t, setup{rules: []policy.Rule{w.rule}})
+	defer func() {
+		if p, ok := recover().(*panicked); !ok || p.value != "torn" || !p.taken || !strings.Contains(string(p.stack), "RecvMsg") {
+			t.Errorf("got %+v", p)
+		}
+	}()
+	err := r.service.StreamCall(&torn{ctx: t.Context(), req: headOf("POST", w.URL)})
+	t.Errorf("it returned %v", err)
+}
+
+func TestStreamCountsWhatItMayHold(t *testing.T) {
+	const kept = 7 << 10
+	for _, tt := range []struct {
+		method    string
+		protocols []policy.Protocol
+		singleUse bool
+		want      uint64
+	}{
+		{"GET", []policy.Protocol{policy.ProtocolHTTP11}, false, answerShare + chunkBytes},
+		{"GET", []policy.Protocol{policy.ProtocolHTTP11, policy.ProtocolHTTP2}, false, answerShare + chunkBytes + 1<<20},
+		{"POST", []policy.Protocol{policy.ProtocolHTTP11}, false, answerShare + chunkBytes + 1<<20 + kept},
+		{"POST", []policy.Protocol{policy.ProtocolHTTP11}, true, answerShare + chunkBytes + 1<<20},
+		{"POST", []policy.Protocol{policy.ProtocolHTTP2}, false, answerShare + chunkBytes + 2<<20 + kept},
+	} {
+		var p policy.Effective
+		p.Attempt.Protocols, p.Body.ReplayBytes = tt.protocols, kept
+		if got := heldByStream(&call.Call{Method: tt.method, SingleUseBody: tt.singleUse}, &p); got != tt.want {
+			t.Errorf("%s over %v: %d bytes, want %d", tt.method, tt.protocols, got, tt.want)
+		}
+	}
+}
