@@ -27,9 +27,9 @@ build: ## build bin/sallyport, one static binary
 .PHONY: test
 test: compiler tools-jaeger ## vet, and all tests under the race detector
 	go vet ./...
-	SALLYPORT_REQUIRE_JAEGER=1 go test -race -timeout $(TESTTIME) $(PACKAGES)
-	go test -race -timeout $(TESTTIME) -v -count=1 ./internal/polyglot
-	go test -race -timeout $(TESTTIME) -v -count=1 ./crash
+	SALLYPORT_REQUIRE_JAEGER=1 go test -race -pgo=off -timeout $(TESTTIME) $(PACKAGES)
+	go test -race -pgo=off -timeout $(TESTTIME) -v -count=1 ./internal/polyglot
+	go test -race -pgo=off -timeout $(TESTTIME) -v -count=1 ./crash
 
 # The race detector links C; without this the message would be about cgo and not about what is missing.
 .PHONY: compiler
@@ -89,12 +89,20 @@ jaeger: tools-jaeger ## run Jaeger on loopback: it takes traces at port 4317 and
 	  --collector.grpc-server.host-port=127.0.0.1:14250 --collector.http-server.host-port=127.0.0.1:14268 \
 	  --admin.http.host-port=127.0.0.1:14269
 
+# As they are shipped: the broker with its profile, what a service would write without one.
 .PHONY: bench
 bench: build ## measure (figures in docs)
-	go run ./bench
-	go run ./bench -operations
-	go run ./bench -deferred
-	go run ./bench -stream 2048
+	go build -pgo=off -o bin/bench-bare ./bench
+	go build -pgo=cmd/sallyport/default.pgo -o bin/bench ./bench
+	bin/bench -bare bin/bench-bare
+	bin/bench -operations
+	bin/bench -deferred
+	bin/bench -stream 2048
+
+# The compiler reads it when the program is built (https://go.dev/doc/pgo). Once a release, on a quiet machine.
+.PHONY: profile
+profile: ## measure anew where the broker spends its time, for the compiler: cmd/sallyport/default.pgo
+	go run -pgo=off ./bench -rounds 4 -seconds 5 -concurrency 64 -rate 0 -profile cmd/sallyport/default.pgo
 
 .PHONY: crash
 crash: ## audit of effects: kill the broker under load for minutes and count what was done twice (docs/crash.md)

@@ -31,7 +31,13 @@ func startChild(ctx context.Context, role string, orders any) (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("executable: %w", err)
 	}
-	c := &child{cmd: exec.CommandContext(ctx, self, "-role", role)} //nolint:gosec // this very program
+	return startBuild(ctx, self, role, orders)
+}
+
+// startBuild runs a build of this program in a role.
+func startBuild(ctx context.Context, program, role string, orders any) (*child, error) {
+	var err error
+	c := &child{cmd: exec.CommandContext(ctx, program, "-role", role)} //nolint:gosec // this very program, or as the flags say
 	c.cmd.Env = append(os.Environ(), environment(orders)...)
 	c.cmd.Stderr = os.Stderr
 	if c.orders, err = c.cmd.StdinPipe(); err != nil {
@@ -111,14 +117,22 @@ type fleet struct {
 	clients  map[string][]*client.Client
 }
 
-func startFleet(ctx context.Context) (*fleet, error) {
+// startFleet starts them; bare is the build of this program that the bare server runs in, "" this very one.
+func startFleet(ctx context.Context, bare string) (*fleet, error) {
 	f := &fleet{servers: make(map[string]*child), clients: make(map[string][]*client.Client)}
-	var err error
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("executable: %w", err)
+	}
 	if f.upstream, err = startChild(ctx, roleUpstream, nil); err != nil {
 		return nil, err
 	}
 	for _, role := range variants {
-		c, err := startChild(ctx, role, f.upstream.at)
+		program := self
+		if role == roleBare && bare != "" {
+			program = bare
+		}
+		c, err := startBuild(ctx, program, role, f.upstream.at)
 		if err != nil {
 			f.stop()
 			return nil, err
@@ -171,19 +185,26 @@ func (f *fleet) run(ctx context.Context, c cell, length time.Duration) (sample, 
 	return s, nil
 }
 
-// profile runs the broker once more with a CPU profile, for as long as all rounds of a cell take together, so that the profile
-// weighs on no figure.
+// profile runs the broker once more with a CPU profile, with every scheme for as long as all rounds of a cell take together, so that the
+// profile weighs on no figure.
 func (f *fleet) profile(ctx context.Context, o *options) error {
 	server := f.servers[roleBroker]
-	c := cell{variant: roleBroker, scheme: "http", concurrency: o.concurrency[0]}
-	if _, err := f.load(ctx, c, warmUp); err != nil {
+	load := func(scheme string, d time.Duration) error {
+		_, err := f.load(ctx, cell{variant: roleBroker, scheme: scheme, concurrency: o.concurrency[0]}, d)
 		return err
+	}
+	for _, scheme := range o.schemes {
+		if err := load(scheme, warmUp); err != nil {
+			return err
+		}
 	}
 	if _, err := server.order("profile " + o.profile); err != nil {
 		return err
 	}
-	if _, err := f.load(ctx, c, o.length*time.Duration(o.rounds)); err != nil {
-		return err
+	for _, scheme := range o.schemes {
+		if err := load(scheme, o.length*time.Duration(o.rounds)); err != nil {
+			return err
+		}
 	}
 	_, err := server.order("profiled")
 	return err

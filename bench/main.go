@@ -51,6 +51,7 @@ type options struct {
 	operations  bool
 	deferred    bool
 	broker      string
+	bare        string
 	waiting     int
 	stream      int
 }
@@ -85,7 +86,7 @@ func bench(ctx context.Context, args []string) error {
 	case o.origins > 0:
 		return idleOrigins(ctx, o.origins)
 	}
-	f, err := startFleet(ctx)
+	f, err := startFleet(ctx, o.bare)
 	if err != nil {
 		return err
 	}
@@ -117,6 +118,7 @@ func parse(args []string) (options, error) {
 	fs.IntVar(&o.origins, "origins", 0, "measure the broker's memory after one call to each of so many origins, and nothing else")
 	fs.BoolVar(&o.deferred, "deferred", false, "measure deferred calls of the program -broker, with a store on this disk, and nothing else")
 	fs.StringVar(&o.broker, "broker", "bin/sallyport", "with -deferred and -stream: the broker, built by make build")
+	fs.StringVar(&o.bare, "bare", "", "another build of this program, for the bare server: one without a profile, as a service would be built")
 	fs.IntVar(&o.waiting, "waiting", 100_000, "with -deferred: how many calls wait for tomorrow while it is watched")
 	fs.BoolVar(&o.operations, "operations", false, "measure what an operation id costs, with a ledger on this disk, and nothing else")
 	fs.IntVar(&o.inFlight, "inflight", 0, "measure the broker's memory with so many calls in flight, and nothing else")
