@@ -25,7 +25,17 @@ type conn struct {
 	entry
 
 	unasked bool // the look found bytes that no request asked for
+
+	// What say sends, and how that went. The look comes with it where one is due.
+	lookDue  bool
+	say      func() bool // made once
+	body     []byte
+	bodyless bool
+	sendErr  error
 }
+
+// errNotQuiet: the look that was due found the connection useless. Nothing was sent.
+var errNotQuiet = errors.New("closed or used by the peer while idle")
 
 func newConn(key poolKey, raw *rawConn, session *tlsConn) *conn {
 	cn := &conn{key: key, raw: raw, top: raw}
@@ -33,7 +43,7 @@ func newConn(key poolKey, raw *rawConn, session *tlsConn) *conn {
 		cn.top = session
 	}
 	cn.http = h1.New(cn.top)
-	cn.interrupt = cn.http.Interrupt
+	cn.interrupt, cn.say = cn.http.Interrupt, cn.sayIt
 	return cn
 }
 
@@ -46,6 +56,31 @@ func (cn *conn) quiet(deadline time.Time) bool {
 	err := cn.http.Idle()
 	cn.unasked = errors.Is(err, h1.ErrUnsolicited)
 	return err == nil
+}
+
+// lookLater leaves the look to the exchange, where it costs less; false where it cannot be left, under TLS for one.
+func (cn *conn) lookLater(deadline time.Time) bool {
+	cn.lookDue = cn.raw.sys != nil && cn.top == cn.raw && cn.top.SetDeadline(deadline) == nil
+	return cn.lookDue
+}
+
+// send writes the request, after the look if one is due.
+func (cn *conn) send(body []byte, bodyless bool) error {
+	if !cn.lookDue {
+		return cn.http.Send(body, bodyless)
+	}
+	cn.lookDue, cn.body, cn.bodyless = false, body, bodyless
+	quiet, unasked := cn.raw.ask(cn.say)
+	cn.body, cn.unasked = nil, unasked
+	if !quiet {
+		return errNotQuiet
+	}
+	return cn.sendErr
+}
+
+func (cn *conn) sayIt() bool {
+	cn.sendErr = cn.http.Send(cn.body, cn.bodyless)
+	return cn.sendErr == nil
 }
 
 // seen is how long it was seen alive while idle.

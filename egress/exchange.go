@@ -15,19 +15,27 @@ import (
 // A larger one is written beside the reading, since a peer may answer early and stop reading (RFC 9112 §9.3, §9.6).
 const inlineBody = 32 << 10
 
-// exchange sends the request on a connection of its own, whose deadline is set, and reads the answer.
-func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *policy.Effective, a *call.Attempt) call.Result {
+// looksLater: the look at an idle connection can wait for the request of this attempt, which then leaves in the same moment, without being
+// asked for, and waits for its answer without a time-out of its own.
+func looksLater(c *call.Call, p *policy.Effective, a *call.Attempt) bool {
+	return a.Departure == nil && a.Stream == nil && len(c.Body) <= inlineBody && p.Attempt.HeaderTimeout == 0
+}
+
+// exchange sends the request on a connection of its own, whose deadline is set, and reads the answer. Not used: a look was due, and the
+// connection is closed, without a byte of the request on it.
+func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *policy.Effective, a *call.Attempt) (res call.Result, used bool) {
+	lookDue := cn.lookDue
 	if d := withheld(c, p, cn.raw); d != nil {
 		cn.close() // no exchange took place: it must not look as if it had just been used
-		return *d
+		return *d, true
 	}
 	if ctx.Err() != nil { // the caller went away while a connection was looked for
 		cn.close()
-		return notSent(ctx, a, call.Result{Failure: call.FailureConnectionLost, Detail: "nothing was sent", Reused: cn.served})
+		return notSent(ctx, a, call.Result{Failure: call.FailureConnectionLost, Detail: "nothing was sent", Reused: cn.served}), true
 	}
 	if !departs(a, cn.raw.remote, cn.served) {
 		cn.close()
-		return stayed(ctx, a, cn.served)
+		return stayed(ctx, a, cn.served), true
 	}
 	if a.Departure != nil {
 		_ = cn.top.SetDeadline(a.Deadline) // fails on a closed connection only; before an interruption is possible, which it would undo
@@ -45,6 +53,13 @@ func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *pol
 	err := roundTrip(ctx, cn, c, a, lim, answer)
 	quiet := uncancel()
 	t.pool.census.exchanged(cn, requests)
+	if lookDue {
+		if errors.Is(err, errNotQuiet) {
+			t.pool.bury(cn)
+			return res, false
+		}
+		t.pool.census.reused.Add(1)
+	}
 	if err != nil {
 		drain(cn, a.Deadline, err)
 		cn.close()
@@ -52,14 +67,14 @@ func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *pol
 			t.pool.census.diedInUse.Add(1)
 			t.pool.life.died(cn.key.origin, cn.seen(), a.Start.Sub(cn.idleSince)) // the close and the request crossed on the way
 		}
-		res := t.failed(ctx, cn, a, err)
+		res = t.failed(ctx, cn, a, err)
 		through.tell(&res)
-		return res
+		return res, true
 	}
 	if cn.served && answer.Status == 408 {
 		t.pool.life.died(cn.key.origin, cn.seen(), a.Start.Sub(cn.idleSince)) // the server's good-bye to an idle connection (RFC 9110 §15.5.9)
 	}
-	res := answered(cn, answer)
+	res = answered(cn, answer)
 	through.tell(&res)
 	if quiet && cn.http.Reusable() && !maybeUnread(c, a, answer) {
 		cn.served = true
@@ -71,7 +86,7 @@ func (t *Transport) exchange(ctx context.Context, cn *conn, c *call.Call, p *pol
 	} else {
 		cn.close()
 	}
-	return res
+	return res, true
 }
 
 // roundTrip writes the request and reads the answer. The answer counts even when the writing failed: a server that refuses an
@@ -87,7 +102,7 @@ func roundTrip(ctx context.Context, cn *conn, c *call.Call, a *call.Attempt, lim
 		next := pieces(ctx, a.Stream.Body, cn.interrupt)
 		return roundTripBeside(cn, lim, answer, func() error { return cn.http.SendStream(next) }, stop)
 	}
-	sendErr := cn.http.Send(c.Body, bodyless)
+	sendErr := cn.send(c.Body, bodyless)
 	if sendErr != nil && cn.http.Written() == 0 {
 		return sendErr
 	}

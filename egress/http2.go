@@ -61,8 +61,9 @@ func (t *Transport) sendHTTP2(ctx context.Context, c *call.Call, p *policy.Effec
 			}
 			return t.carry(ctx, at, c, p, a)
 		case at.plain:
-			if cn := t.pool.get(key.poolKey, unsafe, maxIdle, a.Deadline); cn != nil {
-				return t.exchange(ctx, cn, c, p, a)
+			if cn := t.pool.get(key.poolKey, unsafe, maxIdle, a.Deadline, false); cn != nil {
+				res, _ := t.exchange(ctx, cn, c, p, a) // it was looked at
+				return res
 			}
 			return t.dialEither(ctx, at, c, p, a)
 		case at.alone, at.lead != nil:
@@ -117,7 +118,7 @@ func (t *Transport) dialEither(ctx context.Context, at place, c *call.Call, p *p
 		res = t.carry(ctx, at, c, p, a)
 	default:
 		opened(a, took)
-		res = t.exchange(ctx, t.overHTTP1(l, at.group.key.poolKey, a), c, p, a)
+		res, _ = t.exchange(ctx, t.overHTTP1(l, at.group.key.poolKey, a), c, p, a)
 	}
 	res.Opening = openingOf(took)
 	return res

@@ -170,7 +170,7 @@ func TestDeadWriteOnAReusedConnectionIsProofOfNothingSent(t *testing.T) {
 	c := newCall(t, "POST", u.url("/"), "x")
 	p := loopback(t)
 	want(t, tr.Send(t.Context(), c, p, attempt()), call.EvidenceAnswered, call.FailureNone)
-	cn := tr.pool.get(poolKey{origin: c.Target.Origin, caller: c.Caller, egress: p.Egress.ID, generation: p.Generation}, true, time.Minute, time.Now().Add(time.Second))
+	cn := tr.pool.get(poolKey{origin: c.Target.Origin, caller: c.Caller, egress: p.Egress.ID, generation: p.Generation}, true, time.Minute, time.Now().Add(time.Second), false)
 	cn.raw.Conn = staleConn{cn.raw.Conn}
 	tr.pool.put(cn, time.Now())
 	r := tr.Send(t.Context(), c, p, attempt())

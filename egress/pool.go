@@ -55,22 +55,30 @@ func newPool() *pool {
 }
 
 // get gives an idle connection that was quiet when looked at just now, nil when there is none idle for at most maxIdle, or none
-// that an operation unsafe to repeat may take. The deadline is set on it.
-func (p *pool) get(key poolKey, unsafe bool, maxIdle time.Duration, deadline time.Time) *conn {
+// that an operation unsafe to repeat may take. The deadline is set on it. With lookLater the look is left to the exchange where it can be.
+func (p *pool) get(key poolKey, unsafe bool, maxIdle time.Duration, deadline time.Time, lookLater bool) *conn {
 	for {
 		now := time.Now()
 		cn := p.pop(key, min(maxIdle, p.life.of(key.origin, unsafe, now)), now)
 		if cn == nil {
 			return nil
 		}
+		if lookLater && cn.lookLater(deadline) {
+			return cn
+		}
 		if cn.quiet(deadline) {
 			p.census.reused.Add(1)
 			return cn
 		}
-		p.census.dead(cn, true)
-		p.life.died(cn.key.origin, cn.seen(), time.Since(cn.idleSince))
-		cn.close()
+		p.bury(cn)
 	}
+}
+
+// bury closes a connection that was found useless when it was wanted, and learns from it.
+func (p *pool) bury(cn *conn) {
+	p.census.dead(cn, true)
+	p.life.died(cn.key.origin, cn.seen(), time.Since(cn.idleSince))
+	cn.close()
 }
 
 // pop takes the youngest. One that is too old for this call stays for calls that may take it; the sweeper ends it in time.

@@ -21,6 +21,11 @@ type rawConn struct {
 	n       int
 	err     error
 
+	asking func(fd uintptr) bool // for ask
+	speak  func() bool
+	spoken bool
+	look   [1]byte
+
 	underTLS bool
 	settling bool        // wait for the first bytes only
 	now      atomic.Bool // reads do not wait
@@ -51,16 +56,52 @@ func newRawConn(nc net.Conn) *rawConn {
 		if sys, err := s.SyscallConn(); err == nil {
 			r.sys = sys
 			r.readNow = func(fd uintptr) bool {
-				for {
-					r.n, r.err = syscall.Read(int(fd), r.into)
-					if !errors.Is(r.err, syscall.EINTR) {
-						return true // never wait, whatever came
-					}
-				}
+				r.readOnce(fd, r.into)
+				return true // never wait, whatever came
 			}
+			r.asking = r.proceed
 		}
 	}
 	return r
+}
+
+func (r *rawConn) readOnce(fd uintptr, into []byte) {
+	for {
+		if r.n, r.err = syscall.Read(int(fd), into); !errors.Is(r.err, syscall.EINTR) {
+			return
+		}
+	}
+}
+
+// ask looks, lets speak write a request if the connection is quiet, and waits until there is something to read or to tell, unless speak
+// says that it failed. Not quiet: nothing was written; unasked: there were bytes. It needs a socket.
+//
+// To the poller all this is one read: it remembers what comes after the look, so that the wait needs no try before it. A read of its own
+// forgets what was before it, and has to try first, which is in vain as long as no upstream answers before it is asked.
+func (r *rawConn) ask(speak func() bool) (quiet, unasked bool) {
+	r.speak, r.spoken, r.n, r.err = speak, false, 0, nil
+	err := r.sys.Read(r.asking)
+	r.speak = nil
+	switch {
+	case r.spoken:
+		return true, false // whatever ended the wait, the next read says so
+	case isTimeout(err):
+		speak() // there was no time even for a look: it finds that out by itself
+		return true, false
+	}
+	return false, r.n > 0
+}
+
+// proceed is called when ask begins, and again when there is something to read; true ends it.
+func (r *rawConn) proceed(fd uintptr) bool {
+	if r.spoken {
+		return true
+	}
+	if r.readOnce(fd, r.look[:]); !errors.Is(r.err, syscall.EAGAIN) {
+		return true
+	}
+	r.spoken = true
+	return !r.speak()
 }
 
 // Read waits as usual, unless the look is under way.

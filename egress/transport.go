@@ -78,15 +78,17 @@ func (t *Transport) Send(ctx context.Context, c *call.Call, p *policy.Effective,
 		return t.sendHTTP2(ctx, c, p, &a)
 	}
 	var took call.Opening
-	cn, res, ok := t.connection(ctx, c, p, &a, &took)
-	if !ok {
-		res.Opening = openingOf(took)
-		return res
+	for {
+		cn, res, done := t.connection(ctx, c, p, &a, &took)
+		if cn != nil {
+			opened(&a, took)
+			res, done = t.exchange(ctx, cn, c, p, &a)
+		}
+		if done {
+			res.Opening = openingOf(took)
+			return res
+		}
 	}
-	opened(&a, took)
-	res = t.exchange(ctx, cn, c, p, &a)
-	res.Opening = openingOf(took)
-	return res
 }
 
 // openingOf is nil when no step was taken, which is the usual case and costs nothing.
@@ -98,18 +100,19 @@ func openingOf(took call.Opening) *call.Opening {
 	return &o
 }
 
-// connection takes an idle connection that is still alive, or makes a fresh one.
-func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt, took *call.Opening) (*conn, call.Result, bool) {
+// connection takes an idle connection that is still alive, as far as was looked, or makes a fresh one. Failed: there is none, and the
+// result says why.
+func (t *Transport) connection(ctx context.Context, c *call.Call, p *policy.Effective, a *call.Attempt, took *call.Opening) (cn *conn, res call.Result, failed bool) {
 	key := keyOf(c, p)
 	unsafe, maxIdle := patience(c, p)
-	if cn := t.pool.get(key, unsafe, maxIdle, a.Deadline); cn != nil {
-		return cn, call.Result{}, true
+	if cn := t.pool.get(key, unsafe, maxIdle, a.Deadline, looksLater(c, p, a)); cn != nil {
+		return cn, call.Result{}, false
 	}
 	l, res, ok := t.open(ctx, c, p, a, took)
 	if !ok {
-		return nil, notSent(ctx, a, res), false
+		return nil, notSent(ctx, a, res), true
 	}
-	return t.overHTTP1(l, key, a), call.Result{}, true
+	return t.overHTTP1(l, key, a), call.Result{}, false
 }
 
 func keyOf(c *call.Call, p *policy.Effective) poolKey {
