@@ -77,12 +77,18 @@ func (s *streaming) measure(ctx context.Context, binary string) error {
 	if s.scheme == "https" {
 		url = upstream.at.HTTPS
 	}
-	clients := make([]*client.Client, 2)
+	var clients [2]*client.Client
+	defer func() {
+		for _, c := range clients {
+			if c != nil {
+				_ = c.Close()
+			}
+		}
+	}()
 	for i := range clients {
 		if clients[i], err = client.Dial(p.grpc, client.Config{}); err != nil {
 			return err
 		}
-		defer func() { _ = clients[i].Close() }()
 		if err := succeed(ctx, clients[i], url+"/0", time.Minute); err != nil { // connections are open
 			return err
 		}
@@ -94,7 +100,7 @@ func (s *streaming) measure(ctx context.Context, binary string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.run(ctx, p, clients, url); err != nil {
+	if err := s.run(ctx, p, clients[:], url); err != nil {
 		return err
 	}
 	after, err := p.cpu()

@@ -136,7 +136,7 @@ func pieces(ctx context.Context, body *call.UploadReader, broken func()) func() 
 		if err != nil && !errors.Is(err, io.EOF) {
 			broken()
 		}
-		return p, err //nolint:wrapcheck // it ends in a result, or says io.EOF
+		return p, err
 	}
 }
 

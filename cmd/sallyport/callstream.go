@@ -109,7 +109,7 @@ func (f *callFlags) stream(ctx context.Context, cmd *cobra.Command, c *client.Cl
 	if err == nil && into.keep && resp.GetResponse() != nil {
 		resp.Response.Body = into.kept.Bytes()
 	}
-	return resp, t.received(), err //nolint:wrapcheck // its gRPC status is printed
+	return resp, t.received(), err
 }
 
 // printStream tells what became of a call whose answer went to a file: on standard output, unless the answer is there.
@@ -148,7 +148,7 @@ func (a *answerFile) Write(p []byte) (int, error) {
 	case a.keep && a.kept.Len()+len(p) > maxBodyBytes:
 		return 0, errTooLong
 	case a.keep:
-		return a.kept.Write(p)
+		return a.kept.Write(p) //nolint:wrapcheck // it has none
 	case a.path == stdio:
 		return a.out.Write(p) //nolint:wrapcheck // of the system, and told as it is
 	}
