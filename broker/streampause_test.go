@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,5 +138,33 @@ func TestSlowUploadDoesNotOpenTheBreaker(t *testing.T) {
 				t.Errorf("after silence: %v", result.GetOutcome())
 			}
 		})
+	}
+}
+
+// An upload that takes longer than its attempt may is told what to change; one whose server is slow after it is not.
+func TestStreamWhoseUploadTookTooLongSaysSo(t *testing.T) {
+	const hint = "a longer attempt.timeout gives it more time"
+	for _, protocol := range protocols {
+		for _, whole := range []bool{false, true} {
+			up := newWeb(t, protocol, func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				<-r.Context().Done()
+			})
+			up.rule.Attempt.Timeout, up.rule.Retry.MaxAttempts = new(200*time.Millisecond), new(uint32(1))
+			r := start(t, setup{rules: []policy.Rule{up.rule}})
+			s := r.open(within(t), t, headOf("PUT", up.URL))
+			if err := s.Send(chunk([]byte("begun"))); err != nil {
+				t.Fatal(err)
+			}
+			if whole {
+				if err := s.CloseSend(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h := listenTo(t, s)
+			if detail := h.result.GetAttempts()[0].GetDetail(); strings.Contains(detail, hint) == whole {
+				t.Errorf("%s, whole: %t: %q", protocol, whole, detail)
+			}
+		}
 	}
 }

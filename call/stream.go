@@ -92,6 +92,7 @@ type UploadReader struct {
 	fed     atomic.Uint64 // how often it did
 	asked   uint64        // what that was when CallerWasSlow was asked
 	starved bool
+	whole   bool
 }
 
 // CallerWasSlow reports whether the caller's next piece is waited for, or was since this was last asked. One goroutine asks.
@@ -104,6 +105,9 @@ func (r *UploadReader) CallerWasSlow() bool {
 
 // Starved reports that reading ended while the caller's next piece was waited for. It is asked when nobody reads any more.
 func (r *UploadReader) Starved() bool { return r != nil && r.starved }
+
+// Whole reports that the body was read to its end. It is asked when nobody reads any more.
+func (r *UploadReader) Whole() bool { return r == nil || r.whole }
 
 // errLost is a mistake of ours: only what is Replayable is begun again.
 var errLost = errors.New("the body of the request is not kept from its beginning")
@@ -142,6 +146,7 @@ func (r *UploadReader) Next(ctx context.Context) ([]byte, error) {
 		r.at = read
 		return p, nil
 	case ended:
+		r.whole = true
 		return nil, io.EOF
 	}
 	r.waits.Store(true)
@@ -149,6 +154,7 @@ func (r *UploadReader) Next(ctx context.Context) ([]byte, error) {
 	r.fed.Add(1)
 	r.waits.Store(false)
 	r.at += uint64(len(p))
-	r.starved = err != nil && !errors.Is(err, io.EOF)
+	r.whole = errors.Is(err, io.EOF)
+	r.starved = err != nil && !r.whole
 	return p, err
 }
