@@ -59,7 +59,7 @@ func (e *Engine) Do(ctx context.Context, c *call.Call, p *policy.Effective) call
 		case StepListen:
 			step = r.listen(ctx, &step)
 		case StepWait:
-			r.notice(ctx, r.plan.waiting())
+			r.noticeAt(ctx, step.Until.Add(-r.plan.pause), r.plan.waiting())
 			wait(ctx, step.Until)
 			step = r.next(ctx, Event{Kind: EventWaited})
 		case StepFinal:
@@ -121,9 +121,11 @@ func (r *run) next(ctx context.Context, ev Event) Step {
 	return r.plan.Next(time.Now(), ev)
 }
 
-func (r *run) notice(ctx context.Context, n Notice) {
+func (r *run) notice(ctx context.Context, n Notice) { r.noticeAt(ctx, time.Now(), n) }
+
+// noticeAt is notice of what began at that time.
+func (r *run) noticeAt(ctx context.Context, now time.Time, n Notice) {
 	n.Call, n.Shared = r.plan.call, Shared{&r.origin}
-	now := time.Now()
 	r.origins.remember(r.origin.name, now, &n)
 	r.observer.Noticed(ctx, now, n)
 }
@@ -198,7 +200,7 @@ func (r *run) admit(ctx context.Context) Event {
 	slot, waiter, err := r.origin.bulkhead.Enter(now, r.plan.call.Caller, bulkhead.Criticality(r.plan.call.Criticality), r.plan.work.Sub(now))
 	granted := now
 	if waiter != nil {
-		r.notice(ctx, Notice{What: WhatWait, Kind: r.plan.kind(), Reason: call.ReasonConcurrencyLimit, Wait: waiter.Deadline.Sub(now)})
+		r.noticeAt(ctx, now, Notice{What: WhatWait, Kind: r.plan.kind(), Reason: call.ReasonConcurrencyLimit, Wait: waiter.Deadline.Sub(now)})
 		slot, err = queue(ctx, waiter)
 		granted = time.Now()
 	}
