@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,15 +74,11 @@ func (f *callFlags) call(cmd *cobra.Command, method, url string) error {
 	if err != nil {
 		return usage(err)
 	}
-	ctx := cmd.Context()
-	if cmd.Flags().Changed("deadline") {
-		if f.deadline <= 0 {
-			return usagef("--deadline %s: give a duration above zero", f.deadline)
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.deadline)
-		defer cancel()
+	ctx, cancel, err := withDeadline(cmd, f.deadline)
+	if err != nil {
+		return err
 	}
+	defer cancel()
 	c, err := f.dial()
 	if err != nil {
 		return usage(err)

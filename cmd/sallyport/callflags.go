@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -126,4 +128,16 @@ func readBody(d string, in io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("-d %s: more than %d bytes, the most a policy can allow", d, maxBodyBytes)
 	}
 	return body, nil
+}
+
+// withDeadline is the context of what has a --deadline.
+func withDeadline(cmd *cobra.Command, deadline time.Duration) (context.Context, context.CancelFunc, error) {
+	switch {
+	case !cmd.Flags().Changed("deadline"):
+		return cmd.Context(), func() {}, nil
+	case deadline <= 0:
+		return nil, nil, usagef("--deadline %s: give a duration above zero", deadline)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), deadline)
+	return ctx, cancel, nil
 }
