@@ -68,7 +68,7 @@ func (s *CallService) StreamCall(ss grpc.BidiStreamingServer[pb.StreamCallReques
 	if err != nil {
 		return err
 	}
-	if err := up.broken(); err != nil { // what the caller did wrong ended the call
+	if err := up.broken(ctx); err != nil { // what the caller did wrong ended the call
 		if p, ours := errors.AsType[*panicked](err); ours {
 			panic(p)
 		}
@@ -212,7 +212,8 @@ func (u *upstreamBody) receive(ctx context.Context) {
 			err = u.judge(m)
 		}
 		if err != nil {
-			if u.wrong = err; ctx.Err() == nil { // else the call is over, or its caller has gone: he is told what is known
+			// Else the call is over, or its caller has gone: he is told what is known. A message that we gave up ends the call by itself.
+			if u.wrong = err; ctx.Err() == nil || errors.Is(context.Cause(ctx), errGivenUp) {
 				u.fail(err)
 			}
 			return
@@ -252,8 +253,12 @@ func (u *upstreamBody) judge(m *piece) error {
 	return invalid([]*call.InvalidError{{Field: "part", Problem: problem}})
 }
 
-// broken is what the caller did wrong; nil when nothing, as far as is known.
-func (u *upstreamBody) broken() error {
+// broken is what ended the reading; nil when nothing did, as far as is known. It is asked when the call is over.
+func (u *upstreamBody) broken(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errGivenUp) {
+		for range u.pieces { //nolint:revive // the reader is about to say why, and to end
+		}
+	}
 	select {
 	case err := <-u.why:
 		return err

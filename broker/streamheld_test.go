@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/sallyport/sallyport/call"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
@@ -62,5 +64,29 @@ func TestStreamCountsWhatItMayHold(t *testing.T) {
 		if got := heldByStream(&call.Call{Method: tt.method, SingleUseBody: tt.singleUse}, &p); got != tt.want {
 			t.Errorf("%s over %v: %d bytes, want %d", tt.method, tt.protocols, got, tt.want)
 		}
+	}
+}
+
+// crammed is a stream whose second message finds no place, and is given up.
+type crammed struct {
+	torn
+
+	giveUp context.CancelCauseFunc
+}
+
+func (s *crammed) RecvMsg(any) error {
+	s.giveUp(errGivenUp)
+	return crowded()
+}
+
+// A message that the broker gave up is not told as a caller who went away.
+func TestStreamWhoseMessageWasGivenUpSaysSo(t *testing.T) {
+	w := newWeb(t, "HTTP/1.1", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	r := start(t, setup{rules: []policy.Rule{w.rule}})
+	ctx, giveUp := context.WithCancelCause(t.Context())
+	defer giveUp(nil)
+	err := r.service.StreamCall(&crammed{torn: torn{ctx: ctx, req: &pb.CallRequest{Request: &pb.HttpRequest{Method: "POST", Url: w.URL}}}, giveUp: giveUp})
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("got %v", err)
 	}
 }

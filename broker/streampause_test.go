@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -141,29 +142,50 @@ func TestSlowUploadDoesNotOpenTheBreaker(t *testing.T) {
 	}
 }
 
-// An upload that takes longer than its attempt may is told what to change; one whose server is slow after it is not.
+// An upload that takes longer than its attempt may is told what to change; one whose server is slow after it is not, nor one that attempt.timeout
+// did not end: the caller's own time was up, or the head was there.
 func TestStreamWhoseUploadTookTooLongSaysSo(t *testing.T) {
-	const hint = "a longer attempt.timeout gives it more time"
+	const unsent, change = "the body was not sent whole by then", "a longer attempt.timeout gives it more time"
 	for _, protocol := range protocols {
-		for _, whole := range []bool{false, true} {
-			up := newWeb(t, protocol, func(_ http.ResponseWriter, r *http.Request) {
+		for _, row := range []struct {
+			name           string
+			path           string
+			timeout        time.Duration
+			deadline       time.Duration
+			whole          bool
+			unsent, change bool
+		}{
+			{name: "its attempt", timeout: 200 * time.Millisecond, deadline: 20 * time.Second, unsent: true, change: true},
+			{name: "sent whole", timeout: 200 * time.Millisecond, deadline: 20 * time.Second, whole: true},
+			{name: "its caller", timeout: 20 * time.Second, deadline: time.Second, unsent: true},
+			{name: "after the head", path: "/early", timeout: 200 * time.Millisecond, deadline: time.Second},
+		} {
+			up := newWeb(t, protocol, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/early" {
+					_ = http.NewResponseController(w).EnableFullDuplex()
+					w.WriteHeader(http.StatusOK)
+					_ = http.NewResponseController(w).Flush()
+				}
 				_, _ = io.Copy(io.Discard, r.Body)
 				<-r.Context().Done()
 			})
-			up.rule.Attempt.Timeout, up.rule.Retry.MaxAttempts = new(200*time.Millisecond), new(uint32(1))
+			up.rule.Attempt.Timeout, up.rule.Retry.MaxAttempts = &row.timeout, new(uint32(1))
 			r := start(t, setup{rules: []policy.Rule{up.rule}})
-			s := r.open(within(t), t, headOf("PUT", up.URL))
+			ctx, cancel := context.WithTimeout(t.Context(), row.deadline)
+			defer cancel()
+			s := r.open(ctx, t, headOf("PUT", up.URL+row.path))
 			if err := s.Send(chunk([]byte("begun"))); err != nil {
 				t.Fatal(err)
 			}
-			if whole {
+			if row.whole {
 				if err := s.CloseSend(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			h := listenTo(t, s)
-			if detail := h.result.GetAttempts()[0].GetDetail(); strings.Contains(detail, hint) == whole {
-				t.Errorf("%s, whole: %t: %q", protocol, whole, detail)
+			detail := h.result.GetAttempts()[0].GetDetail()
+			if strings.Contains(detail, unsent) != row.unsent || strings.Contains(detail, change) != row.change {
+				t.Errorf("%s, %s: %q", protocol, row.name, detail)
 			}
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
-// streamChunk is how much of a body one message carries: it fills the window of a stream once.
-const streamChunk = 64 << 10
+// streamChunk is how much of a body one message carries. With its heads it fits into the window of a stream (64 KiB): for a larger message the
+// broker has few places, and one that finds none for some time ends the call.
+const streamChunk = 64<<10 - 32
 
 // The two ends of a stream that are not the broker's: an error of either ends the call and is what Stream returns.
 var (
@@ -33,9 +34,9 @@ type Answer struct {
 // Stream makes one outbound call whose bodies may be of any size: body is read as the upstream takes it, and the answer is written as it
 // comes, so that neither is in memory whole. A nil body is none. req has no body, no operation id and no allow_deferral.
 //
-// The result is that of Call; its response has the status, the fields and the trailers of the answer, and no body. Where it is not a
-// SUCCESS, what was written may be a part of an answer only: partial tells. An error is as that of Call, or says [ErrBody] or [ErrAnswer],
-// after which the effect is unknown.
+// The result is that of Call; its response has the status, the fields and the trailers of the answer, and no body. Where it has no response,
+// what was written, if anything, is a part of an answer that broke off. An error is as that of Call, or says [ErrBody] or [ErrAnswer], after
+// which the effect is unknown.
 //
 // Stream may return while a Read of body is under way, as when the upstream answers early; nothing is read after that one.
 func (c *Client) Stream(ctx context.Context, req *pb.CallRequest, body io.Reader, answer Answer) (*pb.CallResponse, error) {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sallyport/sallyport/client"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
@@ -119,4 +120,31 @@ func TestStreamWaitsForNoBodyOnceItIsOver(t *testing.T) {
 		t.Errorf("%v, %v", r, err)
 	}
 	_ = end.Close() // the Read that was under way ends, and with it its goroutine
+}
+
+// Each message fits into the window of a stream, with the head that gRPC puts before it: no broker makes it wait for a place.
+func TestStreamSendsMessagesThatFitTheWindow(t *testing.T) {
+	const window, before = 64 << 10, 5
+	largest := 0
+	f := &fake{stream: func(s grpc.BidiStreamingServer[pb.StreamCallRequest, pb.StreamCallResponse]) error {
+		for {
+			m, err := s.Recv()
+			if errors.Is(err, io.EOF) {
+				return s.Send(partResult(pb.Outcome_OUTCOME_SUCCESS))
+			}
+			if err != nil {
+				return err
+			}
+			largest = max(largest, proto.Size(m))
+		}
+	}}
+	c := dial(t, serve(t, "tcp", "127.0.0.1:0", f).Addr().String(), client.Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := c.Stream(ctx, &pb.CallRequest{}, bytes.NewReader(make([]byte, 1<<20)), client.Answer{}); err != nil {
+		t.Fatal(err)
+	}
+	if largest+before > window || largest < window/2 {
+		t.Errorf("messages of %d bytes", largest)
+	}
 }

@@ -124,8 +124,11 @@ func (s *passage) tell(r *call.Result) {
 	}
 	r.Forwarded, r.Head = s.forwarded, s.took
 	r.Starved = r.TimedOut && s.attempt.Stream.Body.Starved()
-	if r.Failure == call.FailureAttemptTimeout && r.Response == nil && !s.attempt.Stream.Body.Whole() {
-		r.Detail += "; the body was not sent whole by then, and a longer attempt.timeout gives it more time"
+	if r.Failure == call.FailureAttemptTimeout && s.head == nil && !s.attempt.Stream.Body.Whole() {
+		r.Detail += "; the body was not sent whole by then"
+		if !s.attempt.Clipped {
+			r.Detail += ", and a longer attempt.timeout gives it more time"
+		}
 	}
 	if r.Response != nil && !s.forwarded {
 		r.Response.Body = s.held

@@ -80,7 +80,8 @@ func (c *Conn) streamBytes(n int64) error {
 				return c.readFailed(err)
 			}
 		}
-		p := c.in[c.r:min(int64(c.w), int64(c.r)+n)]
+		p := c.in[c.r:c.w]
+		p = p[:min(int64(len(p)), n)]
 		if err := c.lim.Sink.Piece(p); err != nil {
 			return c.sinkFailed(err)
 		}

@@ -2,6 +2,7 @@ package h2_test
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -200,5 +201,33 @@ func TestHeaderTableOfThePeerIsKeptTo(t *testing.T) {
 			p.ok(f.id)
 			<-out
 		}
+	})
+}
+
+// TestTheEndOfAnUploadTakesNoWindow: a body that fills the windows to the last byte ends, and its peer need not open them before that.
+func TestTheEndOfAnUploadTakesNoWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t)
+		pieces := []string{strings.Repeat("x", 65000), strings.Repeat("y", 535)}
+		r := post(nil)
+		r.Bodyless = false
+		r.Next = func() ([]byte, error) {
+			if len(pieces) == 0 {
+				return nil, io.EOF
+			}
+			next := pieces[0]
+			pieces = pieces[1:]
+			return []byte(next), nil
+		}
+		out := send(t.Context(), c, r, roomy())
+		id := p.want(http2.FrameHeaders).id
+		if body, ended := received(p, id); len(body) != 65535 || !ended {
+			t.Errorf("%d bytes came, the end: %v", len(body), ended)
+		}
+		p.ok(id)
+		if o := <-out; o.err != nil {
+			t.Error(o.err)
+		}
+		answers(t, c, p)
 	})
 }

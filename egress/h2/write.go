@@ -179,6 +179,7 @@ func (c *Conn) bodyLocked(s *stream) {
 		c.marks = append(c.marks, mark{s: s, start: -1, wholly: true})
 		return
 	}
+	s.feedLocked() // while the windows are shut, too: what comes next may be the end, which the peer may wait for, and which takes no window
 	c.queueLocked(s)
 }
 
