@@ -257,9 +257,19 @@ func (r *Record) dead(f Failure, t *Terms, now time.Time) Record {
 func (r *Record) ended(s State, f Failure, now time.Time, retention time.Duration) Record {
 	n := *r
 	n.State, n.Failure, n.NextAttempt, n.Updated, n.Ended = s, f, time.Time{}, now, now
+	if n.Effect == call.EffectUnspecified { // it was never tried
+		n.Effect = call.EffectNone
+	}
 	if retention > 0 {
 		n.Until = now.Add(retention)
 	}
+	return n
+}
+
+// Cancelled is what a record becomes that waited when it was cancelled; until is when it may go, zero: not before it is purged.
+func (r *Record) Cancelled(now, until time.Time) Record {
+	n := r.ended(StateCancelled, FailureNone, now, 0)
+	n.Outcome, n.Reason, n.Until = call.OutcomeCancelled, call.ReasonCancelled, until
 	return n
 }
 
