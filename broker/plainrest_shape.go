@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -90,18 +89,14 @@ func readPlain(r *http.Request) (req *pb.SubmitDeferredCallRequest, field, probl
 	return req, "", ""
 }
 
-// readObject reads one JSON object and nothing after it, its members as they were written. Text that is no UTF-8 would become another one.
+// readObject reads a JSON object, its members as they were written. Text that is no UTF-8 would become another one.
 func readObject(from io.Reader) (raw map[string]json.RawMessage, problem string) {
 	body, err := io.ReadAll(from) // it is in memory already
 	if err != nil || !utf8.Valid(body) {
 		return nil, "is no UTF-8"
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	if err := d.Decode(&raw); err != nil || raw == nil {
+	if err := json.Unmarshal(body, &raw); err != nil || raw == nil {
 		return nil, "is no JSON object"
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, "has something after the JSON object"
 	}
 	return raw, ""
 }

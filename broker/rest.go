@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -136,8 +137,12 @@ func serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 
 // serve hands a request on with its body read.
 func (s *rest) serve(w http.ResponseWriter, r *http.Request, to http.Handler) {
+	writeProblem := writeError
+	if isPlain(r.URL.Path) {
+		writeProblem = writePlainStatus
+	}
 	if err := unknownQuery(r); err != nil {
-		writeError(w, err)
+		writeProblem(w, err)
 		return
 	}
 	body, leave, ok := s.body(w, r)
@@ -145,6 +150,10 @@ func (s *rest) serve(w http.ResponseWriter, r *http.Request, to http.Handler) {
 		return
 	}
 	defer leave()
+	if err := moreThanOne(body); err != nil {
+		writeProblem(w, err)
+		return
+	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if r.URL.Path == watchPath {
 		s.watch(w, r, to)
@@ -190,6 +199,22 @@ func (s *rest) body(w http.ResponseWriter, r *http.Request) (body []byte, leave 
 	}
 	writeRefusal(w, http.StatusBadRequest, "the body ended too early")
 	return nil, nil, false
+}
+
+// moreThanOne refuses a body with something after its JSON: the gateway would read the first value and leave the rest, which whoever asks
+// takes for read. What is no JSON at all is found by those who read it.
+func moreThanOne(body []byte) error {
+	if json.Valid(body) {
+		return nil
+	}
+	from := json.NewDecoder(bytes.NewReader(body))
+	var first json.RawMessage
+	if from.Decode(&first) != nil {
+		return nil
+	}
+	d := decoder{}
+	d.add("body", "has something after the JSON object")
+	return invalid(d.violations)
 }
 
 // watch serves a stream that lasts as long as whoever asked takes what it says.

@@ -173,6 +173,12 @@ func TestPlainRefusesWithFieldAndReason(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", path, a.code, a.text, code)
 		}
 	}
+	if a := r.ask(t, "GET", "/requests?stat=failed", ""); a.json["field"] != "stat" || a.json["reason"] == nil {
+		t.Errorf("a parameter that is none: %s", a.text)
+	}
+	if a := r.ask(t, "POST", "/request", `{} {}`); !strings.Contains(a.text, "after") {
+		t.Errorf("two objects: %s", a.text)
+	}
 	if a := r.ask(t, "GET", "/requests", ""); a.text != "{\"requests\":[]}\n" {
 		t.Errorf("kept all the same: %s", a.text)
 	}
@@ -215,6 +221,8 @@ func TestRESTIsTheServiceInJSON(t *testing.T) {
 		{"POST", "/v1/deferredCalls", `{"cal":{}}`, 400, `"field":"cal"`},
 		{"POST", "/v1/deferredCalls", `{"maxRetries":-1}`, 400, `"field":"maxRetries"`},
 		{"POST", "/v1/deferredCalls", `{`, 400, `INVALID_REQUEST`},
+		{"POST", "/v1/deferredCalls", `{"call":{"request":{"method":"GET","url":"` + up.URL + `"}}} {"maxRetries":1}`, 400, `"field":"body"`},
+		{"POST", "/v1/deferredCalls", `{"call":{"request":{"method":"GET","url":"` + up.URL + `"}}}}`, 400, `"field":"body"`},
 		{"POST", "/v1/deferredCalls", `{"call":{"request":{"method":"GET","url":"` + up.URL + `/once"}},"delivery":"DELIVERY_MODE_AT_LEAST_ONCE"}`, 400, "WRONG_STATE"},
 		{"POST", "/v1/" + name + ":cancel", `{}`, 400, "WRONG_STATE"},
 		{"POST", "/v1/deferredCalls:redrive", `{}`, 400, `"field":"names"`},

@@ -29,6 +29,10 @@ func (q *Queue) fly(ctx context.Context, f *flight) {
 		n := r.dead(FailureExpired, &t, now)
 		q.write(r, &n, nil) //nolint:contextcheck // see above
 		return
+	case r.forbidden(&t):
+		n := r.parked(now)
+		q.write(r, &n, nil) //nolint:contextcheck // see above
+		return
 	}
 	if !q.intend(r, t.Repeatable, now) { //nolint:contextcheck // see above
 		return

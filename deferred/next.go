@@ -225,6 +225,20 @@ func (r *Record) interrupted(t *Terms, f *call.Final, now time.Time) Record {
 	return r.again(t, now, 0)
 }
 
+// forbidden: it may have been applied while it was repeatable, and the policies of today forbid to repeat it. One that was redriven though
+// it was unknown is not Repeatable: somebody has decided.
+func (r *Record) forbidden(t *Terms) bool {
+	return r.Effect == call.EffectUnknown && r.Repeatable && !t.Repeatable
+}
+
+// parked is what a record becomes whose next attempt is forbidden.
+func (r *Record) parked(now time.Time) Record {
+	n := *r
+	n.Outcome, n.Reason = call.OutcomeUnknown, call.ReasonNotRepeatable
+	n.Detail = "it may have been applied, and policies have changed since: those of today forbid to repeat it"
+	return n.ended(StateUnknown, FailureNone, now, 0)
+}
+
 // past: its end has come.
 func (r *Record) past(now time.Time) bool { return !r.Expire.IsZero() && !now.Before(r.Expire) }
 
@@ -243,9 +257,19 @@ func (r *Record) dead(f Failure, t *Terms, now time.Time) Record {
 func (r *Record) ended(s State, f Failure, now time.Time, retention time.Duration) Record {
 	n := *r
 	n.State, n.Failure, n.NextAttempt, n.Updated, n.Ended = s, f, time.Time{}, now, now
+	if n.Effect == call.EffectUnspecified { // it was never tried
+		n.Effect = call.EffectNone
+	}
 	if retention > 0 {
 		n.Until = now.Add(retention)
 	}
+	return n
+}
+
+// Cancelled is what a record becomes that waited when it was cancelled; until is when it may go, zero: not before it is purged.
+func (r *Record) Cancelled(now, until time.Time) Record {
+	n := r.ended(StateCancelled, FailureNone, now, 0)
+	n.Outcome, n.Reason, n.Until = call.OutcomeCancelled, call.ReasonCancelled, until
 	return n
 }
 
@@ -261,6 +285,7 @@ func (r *Record) Expired(now time.Time) Record {
 func (r *Record) Redriven(now, due time.Time) Record {
 	n := *r
 	n.State, n.Failure, n.Spent = StateRetrying, FailureNone, 0
+	n.Repeatable = r.Repeatable && r.State != StateUnknown // see forbidden
 	n.Updated, n.NextAttempt, n.NotBefore, n.Ended, n.Until = now, due, due, time.Time{}, time.Time{}
 	if r.Expire.IsZero() {
 		return n

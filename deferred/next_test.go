@@ -279,3 +279,13 @@ func TestOrphaned(t *testing.T) {
 		t.Fatal("it may have been sent twice")
 	}
 }
+
+func TestWhatWasNeverTriedHadNoEffect(t *testing.T) {
+	for _, was := range []call.Effect{call.EffectUnspecified, call.EffectNone, call.EffectUnknown} {
+		r := Record{State: StatePending, Effect: was, Repeatable: true}
+		want := max(was, call.EffectNone)
+		if expired, cancelled := r.Expired(noon), r.Cancelled(noon, noon.Add(time.Hour)); expired.Effect != want || cancelled.Effect != want {
+			t.Errorf("%v: expired with %v, cancelled with %v", was, expired.Effect, cancelled.Effect)
+		}
+	}
+}

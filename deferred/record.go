@@ -81,7 +81,8 @@ type Record struct {
 	// MaxRetries bounds the repeats; Backoff is the wait before the first of them, 0: the policy's (then MaxRetries is too, unless given).
 	MaxRetries uint32
 	Backoff    time.Duration
-	// Repeatable: the attempt that was begun last may be repeated if nobody knows how it ended.
+	// Repeatable: what was sent last may be repeated if nobody knows how it ended; false once somebody has decided to send again what must
+	// not be.
 	Repeatable bool
 	// PossibleDuplicate: it may have been sent twice.
 	PossibleDuplicate bool

@@ -13,7 +13,9 @@ import (
 type Store interface {
 	// Submit stores a new record and gives it its Seq; or gives the one that stands, with stored false, when the caller has submitted the
 	// same OperationID and Fingerprint. It is [ErrConflict] when that id stands for something else: another payload, or a direct call whose
-	// outcome is kept or that is under way, unless it is the one that r.Lead names, and then only if it is. The id is then the deferred call's in the ledger of operations too, in the same step.
+	// outcome is kept or that is under way, unless it is the one that r.Lead names, and then only if it is. Of a free id it
+	// takes over what an earlier call may have done: FirstSend, Effect, and that this is Repeatable where the effect is unknown. The id is then
+	// the deferred call's in the ledger of operations too, in the same step.
 	Submit(ctx context.Context, r *Record) (stands Record, stored bool, err error)
 	// Begin writes that an attempt begins, before a byte of it leaves: State SENDING, Epoch one more, Repeatable as given. It is
 	// [ErrSuperseded] unless the record stands at that epoch and is PENDING or RETRYING.

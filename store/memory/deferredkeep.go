@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sallyport/sallyport/call"
 	"github.com/sallyport/sallyport/deferred"
 )
 
@@ -52,8 +51,7 @@ func (d *Deferred) Cancel(ctx context.Context, caller, id string, now, until tim
 	case k.State.Finished():
 		return deferred.Record{}, deferred.ErrFinished
 	}
-	k.State, k.NextAttempt, k.Updated, k.Ended, k.Until = deferred.StateCancelled, time.Time{}, plain(now), plain(now), plain(until)
-	k.Outcome, k.Reason = call.OutcomeCancelled, call.ReasonCancelled
+	k.Record = k.Cancelled(plain(now), plain(until))
 	d.changedLocked(k)
 	return cloneDeferred(&k.Record), nil
 }

@@ -173,6 +173,7 @@ func (b *batch) insertCall(ctx context.Context, s *submission, op *row, found bo
 		if op.Effect != call.EffectUnspecified && r.Effect != call.EffectUnknown {
 			r.Effect = op.Effect
 		}
+		r.Repeatable = r.Repeatable || r.Effect == call.EffectUnknown // or the id would not be free
 	}
 	var err error
 	if r.lane, err = c.laneOf(ctx, r.Caller, r.Origin); err != nil {

@@ -112,10 +112,8 @@ func (d Deferred) Cancel(ctx context.Context, caller, id string, now, until time
 		case old.State == deferred.StateSending:
 			return deferred.ErrSending
 		}
-		next := old
-		next.State, next.NextAttempt, next.Updated, next.Ended = deferred.StateCancelled, time.Time{}, now, now
-		next.Until = until
-		next.Outcome, next.Reason = call.OutcomeCancelled, call.ReasonCancelled
+		became := old.Cancelled(now, until)
+		next := old.becomes(&became)
 		return b.finish(ctx, &old, &next, answer{}, nil, nil)
 	})
 	if err != nil {

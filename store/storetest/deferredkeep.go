@@ -61,7 +61,7 @@ func cancels(t *testing.T, s Calls) {
 	standsCall(t, s, r)
 	got, err := s.Cancel(t.Context(), caller, r.ID, at(2), at(3))
 	r.State, r.NextAttempt, r.Updated, r.Ended, r.Until = deferred.StateCancelled, time.Time{}, at(2), at(2), at(3)
-	r.Outcome, r.Reason = call.OutcomeCancelled, call.ReasonCancelled
+	r.Outcome, r.Effect, r.Reason = call.OutcomeCancelled, call.EffectNone, call.ReasonCancelled
 	if err != nil {
 		t.Error(err)
 	}

@@ -50,8 +50,8 @@ func directTaken(t *testing.T, s Calls) {
 func freeTaken(t *testing.T, s Calls) {
 	free := direct(t, s, "a", func(r *operation.Record) { *r = *freed(*r, 2) })
 	got := storedCall(t, s, submitted("a", 5))
-	if !got.FirstSend.Equal(free.FirstSend) || got.Effect != free.Effect {
-		t.Errorf("first sent %v, effect %v; want %v, %v", got.FirstSend, got.Effect, free.FirstSend, free.Effect)
+	if !got.FirstSend.Equal(free.FirstSend) || got.Effect != free.Effect || !got.Repeatable {
+		t.Errorf("first sent %v, effect %v, repeatable %v; want %v, %v, and that what was sent may be", got.FirstSend, got.Effect, got.Repeatable, free.FirstSend, free.Effect)
 	}
 	standsCall(t, s, got)
 	r, err := s.Ledger.Operation(t.Context(), key("a"))
