@@ -256,7 +256,8 @@ func (u *upstreamBody) judge(m *piece) error {
 // broken is what ended the reading; nil when nothing did, as far as is known. It is asked when the call is over.
 func (u *upstreamBody) broken(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errGivenUp) {
-		for range u.pieces { //nolint:revive // the reader is about to say why, and to end
+		for range u.pieces {
+			continue // the reader is about to say why, and to end
 		}
 	}
 	select {

@@ -294,6 +294,10 @@ func TestStreamCallIsRepeatedAsLongAsItCanBe(t *testing.T) {
 			{"redirected with its body", "PUT", 10, redirect(307), follows, "SUCCESS/SUCCESS/ANSWERED: ANSWERED,ANSWERED", 200, "ok", 10, 2},
 			{"redirected without it", "POST", replay + 1, redirect(303), follows, "SUCCESS/SUCCESS/ANSWERED: ANSWERED,ANSWERED", 200, "ok", 0, 2},
 			{"redirected, and its body is gone", "PUT", replay + 1, redirect(307), follows, "SUCCESS/SUCCESS/ANSWERED: ANSWERED", 307, "", replay + 1, 1},
+			{"redirected too often", "GET", 0, redirectTo("/always"), follows, "RESPONSE_REJECTED/REDIRECT_LIMIT/ANSWERED: ANSWERED,ANSWERED", 302, "moved", 0, 2},
+			{"redirected into nowhere", "GET", 0, redirectTo("http://user@example.com/"), follows, "RESPONSE_REJECTED/MALFORMED_RESPONSE/ANSWERED: ANSWERED", 302, "moved", 0, 1},
+			{"redirected where nobody may go", "GET", 0, redirectTo("http://169.254.169.254/"), follows, "DENIED/EGRESS_DENIED/ANSWERED: ANSWERED", 302, "moved", 0, 1},
+			{"redirected, with more than is held", "GET", 0, redirectAtLength, follows, "SUCCESS/SUCCESS/ANSWERED: ANSWERED", 307, strings.Repeat("b", 65<<10), 0, 1},
 			{"redirected, and not followed", "PUT", 10, redirect(307), nil, "SUCCESS/SUCCESS/ANSWERED: ANSWERED", 307, "", 10, 1},
 		} {
 			t.Run(protocol+" "+tt.name, func(t *testing.T) {
@@ -345,6 +349,19 @@ func redirect(code int) func(http.ResponseWriter, *http.Request) {
 		w.Header().Set("Location", "/second")
 		w.WriteHeader(code)
 	}
+}
+
+func redirectTo(location string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", location)
+		w.WriteHeader(http.StatusFound)
+		_, _ = w.Write([]byte("moved"))
+	}
+}
+
+func redirectAtLength(w http.ResponseWriter, r *http.Request) {
+	redirect(http.StatusTemporaryRedirect)(w, r)
+	_, _ = w.Write(bytes.Repeat([]byte("b"), 65<<10))
 }
 
 func follows(r *policy.Rule, _ *pb.CallRequest) { r.Redirects.MaxHops = new(uint32(1)) }

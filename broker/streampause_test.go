@@ -172,7 +172,7 @@ func TestStreamWhoseUploadTookTooLongSaysSo(t *testing.T) {
 			up.rule.Attempt.Timeout, up.rule.Retry.MaxAttempts = &row.timeout, new(uint32(1))
 			r := start(t, setup{rules: []policy.Rule{up.rule}})
 			ctx, cancel := context.WithTimeout(t.Context(), row.deadline)
-			defer cancel()
+			t.Cleanup(cancel)
 			s := r.open(ctx, t, headOf("PUT", up.URL+row.path))
 			if err := s.Send(chunk([]byte("begun"))); err != nil {
 				t.Fatal(err)

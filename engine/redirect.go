@@ -21,7 +21,7 @@ type redirects struct {
 
 // redirected goes on with another request when the answer is a redirect that the policy follows. Without that, the 3xx is the answer.
 func (p *Plan) redirected(now time.Time, r *call.Result) (Step, bool) {
-	if p.late.told || r.Forwarded || r.Evidence != call.EvidenceAnswered || !p.leadsOn(r.Response) {
+	if p.late.told || r.Evidence != call.EvidenceAnswered || !p.leadsOn(r.Response) {
 		return Step{}, false
 	}
 	locations := fieldValues(r.Response.Headers, "Location")
@@ -35,7 +35,7 @@ func (p *Plan) redirected(now time.Time, r *call.Result) (Step, bool) {
 		(r.Status == 307 || r.Status == 308) && target.Origin != p.call.Target.Origin && p.repeat == policy.RepeatNever {
 		return Step{}, false
 	}
-	return p.follow(now, r, hop), true
+	return p.follow(now, r, hop)
 }
 
 // leadsOn: the policy follows such an answer, if its Location can be followed.
@@ -67,30 +67,34 @@ func locationProblem(locations []string, target *call.Target, err error, p *poli
 }
 
 // follow judges the hop as a call is judged on arrival, and takes the wait that the redirect asks for (RFC 9110 §10.2.3).
-func (p *Plan) follow(now time.Time, r *call.Result, hop *call.Call) Step {
+// False: the caller has the answer already, because it was long, and so it is the answer.
+func (p *Plan) follow(now time.Time, r *call.Result, hop *call.Call) (Step, bool) {
 	t := &hop.Target
 	switch err := p.guard.Target(&p.policy.Egress.Rules, t.Scheme, t.Host, t.Address, t.Port); {
 	case p.hops.followed >= p.policy.Redirects.MaxHops:
-		return p.stop(now, call.OutcomeResponseRejected, call.ReasonRedirectLimit)
+		return p.stop(now, call.OutcomeResponseRejected, call.ReasonRedirectLimit), true
 	case p.call.Target.Scheme == "https" && t.Scheme == "http":
 		p.denial = "the redirect leads from https to http"
-		return p.stop(now, call.OutcomeDenied, call.ReasonEgressDenied)
+		return p.stop(now, call.OutcomeDenied, call.ReasonEgressDenied), true
 	case err != nil:
 		p.denial, p.note = err.Error(), guard.Explain(err)
-		return p.stop(now, call.OutcomeDenied, call.ReasonEgressDenied)
+		return p.stop(now, call.OutcomeDenied, call.ReasonEgressDenied), true
 	}
 	wait := time.Duration(0)
 	if asked, ok := serverDelay(r, now); ok {
 		if p.tooLong(now, asked) {
-			return p.stop(now, call.OutcomeThrottled, call.ReasonRetryAfterTooLong)
+			return p.stop(now, call.OutcomeThrottled, call.ReasonRetryAfterTooLong), true
 		}
 		wait = p.spread(now, asked)
 	}
 	if !p.fits(now, wait) {
-		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline)
+		return p.stop(now, call.OutcomeDeadlineExceeded, call.ReasonDeadline), true
+	}
+	if r.Forwarded {
+		return Step{}, false
 	}
 	p.decide(call.Decision{Verdict: call.VerdictFollow, Reason: call.ReasonRedirect, Wait: wait})
-	return p.end(now, ending{outcome: call.OutcomeSuccess, hop: hop})
+	return p.end(now, ending{outcome: call.OutcomeSuccess, hop: hop}), true
 }
 
 // goOn makes the hop the call's request. What was decided of hedging was for the first one.

@@ -127,6 +127,36 @@ func TestAskingIsALook(t *testing.T) {
 	})
 }
 
+// An answer that ends a call ends it alike whether it was forwarded as it came or not: a redirect into nowhere is none the better for it.
+func TestAForwardedAnswerEndsTheCallAsAnyOther(t *testing.T) {
+	base := defaults(t)
+	results := possible()
+	for _, location := range []string{"/", "http://api.example.com/plain", "https://127.0.0.1/", "https://user@example.com/", "//["} {
+		results = append(results, call.Result{Evidence: call.EvidenceAnswered, Status: 302, Response: &call.Response{
+			Status: 302, Headers: []call.Header{{Name: "Location", Value: location}},
+		}})
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWalk(t, base)
+		c := *w.call
+		c.Body, c.Stream = nil, &call.Stream{}
+		which := rapid.SliceOfN(rapid.IntRange(0, len(results)-1), 8, 8).Draw(t, "results")
+		walk := func(forwards bool) *call.Final {
+			steps := streaming(t, &c, w.policy, func(plan *engine.Plan, now time.Time, a *call.Attempt) (call.Result, time.Duration) {
+				r := results[which[int(a.Number)%len(which)]]
+				r.Forwarded = forwards && r.Response != nil && plan.WouldEnd(now, a.Number, r.Response)
+				return r, 0
+			})
+			return steps[len(steps)-1].Final
+		}
+		live, held := walk(true), walk(false)
+		if live.Outcome != held.Outcome || live.Reason != held.Reason || live.Effect != held.Effect || live.Next != held.Next || live.Detail != held.Detail {
+			t.Fatalf("forwarded: %v, %v, %v, %v, %s\nelse: %v, %v, %v, %v, %s", live.Outcome, live.Reason, live.Effect, live.Next, live.Detail,
+				held.Outcome, held.Reason, held.Effect, held.Next, held.Detail)
+		}
+	})
+}
+
 func TestAStreamHasItsOwnTime(t *testing.T) {
 	at := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	d := &policy.Deadline{DefaultTimeout: time.Second, MaxTimeout: time.Minute, MaxStreamDuration: time.Hour}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,8 @@ func (f *callFlags) toFile() bool { return f.output != "text" && f.output != "js
 type bodySource struct {
 	io.Reader
 
-	size  int64 // 0: not known
+	file  os.FileInfo // of a regular file; else nil
+	size  int64       // 0: not known
 	close func()
 }
 
@@ -81,7 +84,7 @@ func openBody(path string, isFile bool, in io.Reader) (*bodySource, error) {
 	}
 	body := &bodySource{Reader: file, close: func() { _ = file.Close() }} // read only
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-		body.size = info.Size()
+		body.file, body.size = info, info.Size()
 	}
 	return body, nil
 }
@@ -96,6 +99,11 @@ func (f *callFlags) stream(ctx context.Context, cmd *cobra.Command, c *client.Cl
 	var from io.Reader
 	if body != nil {
 		defer body.close()
+	}
+	if err := into.ready(body); err != nil {
+		return nil, 0, err
+	}
+	if body != nil {
 		t.upSize, from = body.size, t.reading(body)
 	}
 	resp, err := c.Stream(ctx, req, from, client.Answer{Head: t.head, Body: t.writing(into)})
@@ -137,6 +145,26 @@ type answerFile struct {
 	keep bool      // it is kept, to be printed
 	kept bytes.Buffer
 	file *os.File
+}
+
+// ready finds before anything is sent what would keep the answer from its file, which is left alone.
+func (a *answerFile) ready(body *bodySource) error {
+	if a.keep || a.path == stdio {
+		return nil
+	}
+	info, err := os.Stat(a.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		_, err = os.Stat(filepath.Dir(a.path))
+	case err == nil && info.IsDir():
+		err = fmt.Errorf("%s is a directory", a.path)
+	case err == nil && body != nil && body.file != nil && os.SameFile(info, body.file):
+		err = fmt.Errorf("%s is the body of the request; name another file", a.path)
+	}
+	if err != nil {
+		return usagef("-o: %w", err)
+	}
+	return nil
 }
 
 // errTooLong: what is printed was in memory before.

@@ -84,7 +84,10 @@ func TestCallStreams(t *testing.T) {
 		{"a large body from standard input", bytes.NewReader(big), []string{"PUT", up.URL + "/count", "-d", "@-"}, 0, "16.0 MiB", "", "half"},
 		{"an answer too long to print", bytes.NewReader(big), []string{"PUT", up.URL + "/long", "-d", "@-"}, 1, "", "give it a file with -o FILE", "half"},
 		{"a stream has no operation id", nil, []string{"GET", up.URL + "/empty", "-o", file, "--operation-id", "a"}, 2, "", "--operation-id", "half"},
-		{"a file that cannot be made", nil, []string{"POST", up.URL + "/echo", "-d", "x", "-o", filepath.Join(dir, "no", "such")}, 1, "", "its effect is unknown", "half"},
+		{"a file that cannot be made", nil, []string{"POST", up.URL + "/echo", "-d", "x", "-o", filepath.Join(dir, "no", "such")}, 2, "", "-o: ", "half"},
+		{"a directory", nil, []string{"POST", up.URL + "/echo", "-d", "x", "-o", dir}, 2, "", "is a directory", "half"},
+		{"the body's own file", nil, []string{"POST", up.URL + "/echo", "-d", "@" + file, "-o", file}, 2, "", "name another file", "half"},
+		{"a file that cannot be written", nil, []string{"POST", up.URL + "/echo", "-d", "x", "-o", "/dev/full"}, 1, "", "its effect is unknown", "half"},
 	} {
 		code, out, errs := call(tt.in, tt.args...)
 		if code != tt.code || !strings.Contains(out, tt.out) || !strings.Contains(errs, tt.err) {
