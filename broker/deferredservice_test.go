@@ -223,6 +223,7 @@ func TestWhatIsAskedOfOthersNamesItsField(t *testing.T) {
 		"filter":               purge(&pb.PurgeDeferredCallsRequest{Names: []string{"deferredCalls/a"}, Filter: &pb.DeferredCallFilter{State: 4}}),
 		"filter.state":         watch(&pb.WatchDeferredCallsRequest{Filter: &pb.DeferredCallFilter{State: 77}}),
 		"resume_token":         watch(&pb.WatchDeferredCallsRequest{ResumeToken: "x"}),
+		"resume_token ":        watch(&pb.WatchDeferredCallsRequest{ResumeToken: pageToken("1000")}), // of another store
 		"names  ":              purge(&pb.PurgeDeferredCallsRequest{Names: slices.Repeat([]string{"deferredCalls/a"}, 1001)}),
 		"filter.created_after": purge(&pb.PurgeDeferredCallsRequest{Filter: &pb.DeferredCallFilter{CreatedAfter: &timestamppb.Timestamp{Nanos: -1}}}),
 	} {

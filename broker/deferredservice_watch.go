@@ -27,9 +27,13 @@ func (r resumption) position() (uint64, error) {
 			return n, nil
 		}
 	}
+	return 0, notResumable()
+}
+
+func notResumable() error {
 	d := decoder{}
 	d.add("resume_token", "is none that a change came with; leave it out to begin now")
-	return 0, invalid(d.violations)
+	return invalid(d.violations)
 }
 
 // WatchDeferredCalls tells of every change of the caller's deferred calls.
@@ -66,6 +70,8 @@ func (s *DeferredService) WatchDeferredCalls(req *pb.WatchDeferredCallsRequest, 
 
 func watchError(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(err, deferred.ErrAhead):
+		return notResumable()
 	case errors.Is(err, deferred.ErrClosed), sentHome(ctx):
 		return draining()
 	case ctx.Err() != nil:

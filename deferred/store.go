@@ -35,7 +35,8 @@ type Store interface {
 type Finder interface {
 	// Due gives records that are PENDING or RETRYING with NextAttempt at or before now, fair between callers and origins: each lane in turn,
 	// its most critical and then oldest first, at most n in all; without Attempts and Response. Lanes in without, and records in busy, are
-	// left out. next is when the first is due of those that are not due yet and are not left out, zero for never.
+	// left out. next is when the first is due of those that are not due yet and are not left out, zero for never,
+	// and for n, of which there may be more now; it is now where there may be though there are less than n.
 	Due(ctx context.Context, now time.Time, n int, without map[Lane]bool, busy map[uint64]bool) (due []Record, next time.Time, err error)
 	// Find gives one with everything; [ErrNotFound] for another caller's too ("" for any caller).
 	Find(ctx context.Context, caller, id string) (Record, error)

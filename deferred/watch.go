@@ -17,8 +17,13 @@ type Change struct {
 	Position uint64
 }
 
-// ErrClosed ends a watch when the broker ends.
-var ErrClosed = errors.New("the broker ends")
+// The errors that end a watch.
+var (
+	// ErrClosed: the broker ends.
+	ErrClosed = errors.New("the broker ends")
+	// ErrAhead: there has been no such position. It is of another store, and a watch would wait for this one to get there.
+	ErrAhead = errors.New("no change has had that position")
+)
 
 const (
 	// watchPause is the shortest time between two looks of one watcher.
@@ -28,8 +33,8 @@ const (
 )
 
 // Watch gives the records that a filter picks as they change, in the order of their last change, several changes of one as its last: those
-// from now on with after 0, else those after that position. It ends with an error: that of ctx, a [*StoreError], [ErrClosed]. A watcher that
-// is slow misses what lies between and holds up nobody.
+// from now on with after 0, else those after that position. It ends with an error: that of ctx, a [*StoreError], [ErrClosed], [ErrAhead]. A
+// watcher that is slow misses what lies between and holds up nobody.
 func (q *Queue) Watch(ctx context.Context, f *Filter, after uint64) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		err := q.watch(ctx, f, after, func(c Change) bool { return yield(c, nil) })
@@ -41,11 +46,13 @@ func (q *Queue) Watch(ctx context.Context, f *Filter, after uint64) iter.Seq2[Ch
 
 // watch returns nil when yield has had enough.
 func (q *Queue) watch(ctx context.Context, f *Filter, position uint64, yield func(Change) bool) error {
-	if position == 0 {
-		_, present, err := q.cfg.Keeper.Changes(ctx, f, 0, 0)
-		if err != nil {
-			return q.explain(ctx, "watch", err)
-		}
+	_, present, err := q.cfg.Keeper.Changes(ctx, f, 0, 0)
+	switch {
+	case err != nil:
+		return q.explain(ctx, "watch", err)
+	case position > present:
+		return ErrAhead
+	case position == 0:
 		position = present
 	}
 	for {

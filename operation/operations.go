@@ -31,7 +31,7 @@ type Operations struct {
 type Config struct {
 	Ledger Ledger
 	Keeper Keeper
-	// Owner is this start of the broker, see broker_id.
+	// Owner names this process: another one never has the same, not even where an older data directory was put back.
 	Owner string
 	// Observer hears what happens.
 	Observer Observer

@@ -37,7 +37,7 @@ type Record struct {
 	Key
 	// Epoch counts the leads of the id, from 1. A lead that is over writes no more.
 	Epoch uint64
-	// Owner is the start of the broker that leads or led it, see broker_id.
+	// Owner is the process that leads or led it.
 	Owner string
 	// Fingerprint of the call that leads it; zero: the id is free.
 	Fingerprint Fingerprint

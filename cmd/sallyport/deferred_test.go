@@ -40,6 +40,10 @@ func TestDeferredCallReadsAsWritten(t *testing.T) {
 			d.State, d.Effect, d.Reason, d.NextAttemptTime = pb.DeferredState_DEFERRED_STATE_UNKNOWN, pb.Effect_EFFECT_UNKNOWN, pb.Reason_REASON_NOT_REPEATABLE, nil
 			d.FinishTime, d.Delivery, d.Backoff = timestamppb.New(seen.Add(time.Second)), pb.DeliveryMode_DELIVERY_MODE_AT_MOST_ONCE, nil
 		})},
+		{"forgotten", kept(func(d *pb.DeferredCall) {
+			d.State, d.Effect, d.Reason, d.NextAttemptTime = pb.DeferredState_DEFERRED_STATE_UNKNOWN, pb.Effect_EFFECT_UNKNOWN, pb.Reason_REASON_KEY_EXPIRED, nil
+			d.FinishTime = timestamppb.New(seen.Add(time.Second))
+		})},
 		{"hostile", kept(func(d *pb.DeferredCall) {
 			d.State, d.Failure, d.PossibleDuplicate = pb.DeferredState_DEFERRED_STATE_FAILED, pb.DeferredFailure_DEFERRED_FAILURE_EXPIRED, true
 			d.Detail, d.OperationId, d.Call.Request.Url = "\x1b[2J gone", "\x9b1m", "https://hooks.example.com/\u202e"

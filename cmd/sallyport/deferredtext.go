@@ -107,6 +107,9 @@ func printDeferred(w io.Writer, d *pb.DeferredCall, at time.Time) {
 	sayf(w, "%s%s", wrap("next: ", plain(deferredNext(d))), answer(d.GetResponse()))
 }
 
+// keyForgotten says why a redrive is of no use.
+const keyForgotten = "under its old key, which the upstream may have forgotten, nothing is sent any more"
+
 // momentText is an instant, and how far away it is.
 func momentText(t, at time.Time) string {
 	text := t.UTC().Format(time.RFC3339)
@@ -161,8 +164,14 @@ func deferredNext(d *pb.DeferredCall) string {
 		}
 		return "nothing, it was cancelled"
 	case pb.DeferredState_DEFERRED_STATE_UNKNOWN:
+		if d.GetReason() == pb.Reason_REASON_KEY_EXPIRED {
+			return "find out what the upstream did; it may have happened. If it did not, submit it again under a new operation id: " + keyForgotten
+		}
 		return "find out what the upstream did; it may have happened, and is not sent again by itself. If it did not: sallyport deferred redrive " + id
 	case pb.DeferredState_DEFERRED_STATE_FAILED:
+		if d.GetReason() == pb.Reason_REASON_KEY_EXPIRED {
+			return "submit it again under a new operation id, or purge it: " + keyForgotten
+		}
 		if d.GetEffect() == pb.Effect_EFFECT_UNKNOWN {
 			return "find out what the upstream did, it may have happened; then: sallyport deferred redrive " + id + ", or purge it"
 		}

@@ -110,7 +110,7 @@ func startNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error
 	n.longest.Store(int64(longestCall(in.rules.all.Rules())))
 	n.engine = engine.New(n.transport, n.observer, g, origins)
 	if n.ledger != nil {
-		n.asked = broker.NewOperations(operation.Config{Ledger: n.ledger, Keeper: n.ledger, Owner: state.String(), Log: log}, n.observer)
+		n.asked = broker.NewOperations(operation.Config{Ledger: n.ledger, Keeper: n.ledger, Owner: state.process(), Log: log}, n.observer)
 	}
 	calls := broker.NewCallService(broker.CallConfig{
 		Engine: n.engine, Observer: n.observer, Operations: n.asked,

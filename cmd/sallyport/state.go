@@ -25,6 +25,10 @@ type brokerState struct {
 // String is the broker_id of replies.
 func (s *brokerState) String() string { return fmt.Sprintf("%s@%d", s.ID, s.Boots) }
 
+// process names this process and no other one. A broker_id comes back with a broker.json of before: what the ledger says that it was making
+// would be taken for this process's own, of which it knows that nothing was sent.
+func (s *brokerState) process() string { return s.String() + "/" + newID() }
+
 // openState makes the data directory if it is not there, counts this start, and returns who this broker is.
 func openState(dir string) (*brokerState, error) {
 	// 0700 and 0600: answers and keys will live here.
@@ -103,7 +107,14 @@ func writeWhole(path string, content []byte) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(next, path) //nolint:wrapcheck // as above
+	if err := os.Rename(next, path); err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	return errors.Join(dir.Sync(), dir.Close()) // else the old file may be back after a power failure
 }
 
 func newID() string {

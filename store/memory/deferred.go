@@ -181,6 +181,9 @@ func (d *Deferred) Due(ctx context.Context, now time.Time, n int, without map[de
 			break
 		}
 	}
+	if len(due) == n {
+		next = time.Time{}
+	}
 	return due, next, nil
 }
 

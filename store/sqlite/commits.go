@@ -219,10 +219,12 @@ func (c *commits) transact(ctx context.Context, all []*commit) (began bool, err 
 				return one.answer
 			}
 		}
-		if b.call == nil {
-			return nil
+		if b.call != nil {
+			if err := b.call.flush(ctx); err != nil {
+				return err
+			}
 		}
-		return b.call.flush(ctx)
+		return c.ledger.inPlace()
 	})
 	switch {
 	case err == nil:

@@ -42,6 +42,7 @@ type file struct {
 	noun, path string
 	writer     *sql.DB // one connection: SQLite has one writer, and waiting for it in Go is fair and ends with the context
 	reader     *sql.DB
+	places     []place // that of the file first; see inPlace
 }
 
 // open leaves nothing open where it fails; the error is explained.
@@ -70,6 +71,11 @@ func (s *file) connect(ctx context.Context, of *schema, wait time.Duration) erro
 	if err := migrate(ctx, s.writer, of); err != nil {
 		return err
 	}
+	here, err := placeOf(s.path)
+	if err != nil {
+		return err
+	}
+	s.places = append(s.places, here)
 	// Neither a lock nor a file that cannot be written shows before something writes, even if it changes nothing.
 	return transact(ctx, s.writer, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, of.probe)

@@ -163,6 +163,10 @@ func TestDeferredKeepsWhatIsDamaged(t *testing.T) {
 	if err != nil || len(due) != 2 || due[0].ID != "a" || due[1].ID != "z" {
 		t.Errorf("%d are due, %v; want the 2 others", len(due), err)
 	}
+	now := time.Now()
+	if due, next, err := d.Due(t.Context(), now, 3, nil, nil); err != nil || len(due) != 1 || !next.Equal(now) {
+		t.Errorf("%d are due, the next at %v, %v; damaged ones have the places of others: want 1, and to be asked again", len(due), next, err)
+	}
 	_, _, err = d.Due(t.Context(), time.Now(), 9, nil, map[uint64]bool{1: true, 4: true})
 	if !errors.Is(err, sqlite.ErrDamaged) {
 		t.Errorf("nothing but damaged ones is due: %v", err)

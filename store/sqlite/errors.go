@@ -29,6 +29,8 @@ var (
 	ErrNewer = errors.New("written by a newer version")
 	// ErrSealed: the file of keys lacks the key that the ledger is sealed with.
 	ErrSealed = errors.New("sealed with a key that the file of keys lacks")
+	// ErrMoved: the file, its log or its lock was removed or replaced while it was in use. Nothing was written.
+	ErrMoved = errors.New("removed or replaced while it was in use")
 	// ErrOverloaded: as many writes wait for the disk as may.
 	ErrOverloaded = errors.New("overloaded: too many writes wait for the disk")
 
@@ -46,6 +48,7 @@ var fixes = []struct {
 	{ErrFull, "make room on the disk"},
 	{ErrNewer, "run that version or a later one, or put back a backup"},
 	{ErrSealed, "put the key back into the file of keys"},
+	{ErrMoved, "put back what was there, or start the broker again"},
 	{errNoDirectory, "make it, or name another"},
 }
 

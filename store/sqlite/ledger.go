@@ -64,7 +64,12 @@ func openLedger(ctx context.Context, path string, keys *seal.Keys, wait time.Dur
 	if err != nil {
 		return nil, errors.Join(err, l.lock.Close())
 	}
-	if err := l.start(ctx); err != nil {
+	lock, err := placeOf(l.lock.Name())
+	if err == nil {
+		l.places = append(l.places, lock)
+		err = l.start(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(l.explain(ctx, err), l.close(), l.lock.Close())
 	}
 	return l, nil

@@ -36,7 +36,12 @@ func open(ctx context.Context, path string, wait time.Duration) (*Store, error) 
 
 // write does f in a transaction: all of it is on the disk when it returns nil.
 func (s *Store) write(ctx context.Context, f func(*sql.Tx) error) error {
-	return s.explain(ctx, transact(ctx, s.writer, f))
+	return s.explain(ctx, transact(ctx, s.writer, func(tx *sql.Tx) error {
+		if err := f(tx); err != nil {
+			return err
+		}
+		return s.inPlace()
+	}))
 }
 
 // below is the bound of a page that begins at before, 0 for the latest. SQLite's integers are signed.

@@ -65,6 +65,9 @@ func dueComes(t *testing.T, s Calls) {
 	nextDue(t, s, 8, nil, at(20))
 	nextDue(t, s, 20, nil, time.Time{})
 	equal(t, "none is asked for", due(t, s, 9, 0, nil, nil), []string{})
+	if _, next, err := s.Due(t.Context(), at(5), 2, nil, nil); err != nil || !next.IsZero() {
+		t.Errorf("there may be more now, and the next is at %v, %v", next, err)
+	}
 	// What is under way or over is not due.
 	r, _ := s.Find(t.Context(), caller, "id-1")
 	r = sending(t, s, r, true, 4)
