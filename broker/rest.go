@@ -150,8 +150,10 @@ func (s *rest) serve(w http.ResponseWriter, r *http.Request, to http.Handler) {
 		return
 	}
 	defer leave()
-	if err := moreThanOne(body); err != nil {
-		writeProblem(w, err)
+	if moreThanOne(body) {
+		d := decoder{}
+		d.add("body", "has something after the JSON object")
+		writeProblem(w, invalid(d.violations))
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -201,20 +203,10 @@ func (s *rest) body(w http.ResponseWriter, r *http.Request) (body []byte, leave 
 	return nil, nil, false
 }
 
-// moreThanOne refuses a body with something after its JSON: the gateway would read the first value and leave the rest, which whoever asks
-// takes for read. What is no JSON at all is found by those who read it.
-func moreThanOne(body []byte) error {
-	if json.Valid(body) {
-		return nil
-	}
-	from := json.NewDecoder(bytes.NewReader(body))
-	var first json.RawMessage
-	if from.Decode(&first) != nil {
-		return nil
-	}
-	d := decoder{}
-	d.add("body", "has something after the JSON object")
-	return invalid(d.violations)
+// moreThanOne reports that something follows the JSON: the gateway would read the first value and leave the rest, which whoever asks takes for
+// read. What is no JSON at all is found by those who read it.
+func moreThanOne(body []byte) bool {
+	return !json.Valid(body) && json.NewDecoder(bytes.NewReader(body)).Decode(new(json.RawMessage)) == nil
 }
 
 // watch serves a stream that lasts as long as whoever asked takes what it says.
