@@ -160,7 +160,7 @@ type upstreamBody struct {
 	end    context.CancelCauseFunc // of the call
 	pieces chan []byte             // closed when there are no more
 	why    chan error              // receives why, once, before that; is never closed
-	wrong  error                   // what was wrong with the messages, once pieces is closed
+	ended  error                   // once pieces is closed: io.EOF when the caller has sent all, else why there are no more
 	bodied bool                    // there may be a body
 }
 
@@ -183,10 +183,7 @@ func (u *upstreamBody) next(ctx context.Context) ([]byte, error) {
 		if ok {
 			return p, nil
 		}
-		if u.wrong != nil {
-			return nil, u.wrong
-		}
-		return nil, io.EOF
+		return nil, u.ended
 	case <-ctx.Done():
 		return nil, context.Cause(ctx) //nolint:wrapcheck // it ends in the result of an attempt
 	}
@@ -198,37 +195,43 @@ func (u *upstreamBody) receive(ctx context.Context) {
 	defer close(u.pieces)
 	defer func() {
 		if v := recover(); v != nil {
-			u.fail(&panicked{value: v, stack: debug.Stack(), taken: true})
+			u.ended = &panicked{value: v, stack: debug.Stack(), taken: true}
+			u.fail(u.ended)
 		}
 	}()
+	u.ended = u.read(ctx)
+}
+
+// read gives the pieces, and says why there are no more. Only io.EOF lets an attempt end its body as a whole one: a caller who left in the
+// midst of it has not sent all.
+func (u *upstreamBody) read(ctx context.Context) error {
 	var buffers [2]piece // while one is with an attempt, the other is read into; an attempt gives one back by asking for the next
 	for i := 0; ; i ^= 1 {
 		m := &buffers[i]
 		err := u.from.RecvMsg(m)
 		if errors.Is(err, io.EOF) {
-			return
+			return io.EOF
 		}
 		if err == nil {
 			err = u.judge(m)
 		}
 		if err != nil {
 			// Else the call is over, or its caller has gone: he is told what is known. A message that we gave up ends the call by itself.
-			if u.wrong = err; ctx.Err() == nil || errors.Is(context.Cause(ctx), errGivenUp) {
+			if ctx.Err() == nil || errors.Is(context.Cause(ctx), errGivenUp) {
 				u.fail(err)
 			}
-			return
+			return err
 		}
 		select {
 		case u.pieces <- m.chunk:
 		case <-ctx.Done():
-			return
+			return context.Cause(ctx)
 		}
 	}
 }
 
 // fail ends the call for what was wrong.
 func (u *upstreamBody) fail(err error) {
-	u.wrong = err
 	u.why <- err
 	u.end(err)
 }

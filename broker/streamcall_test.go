@@ -93,7 +93,10 @@ func talk(t testing.TB, s grpc.BidiStreamingClient[pb.StreamCallRequest, pb.Stre
 	go func() {
 		for p := make([]byte, 32<<10); body != nil; {
 			n, err := body.Read(p)
-			if n > 0 && s.Send(chunk(bytes.Clone(p[:n]))) != nil || err != nil {
+			if n > 0 && s.Send(chunk(bytes.Clone(p[:n]))) != nil {
+				return // to end the stream now would say that this was all
+			}
+			if err != nil {
 				break
 			}
 		}

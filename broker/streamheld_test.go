@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -88,5 +89,37 @@ func TestStreamWhoseMessageWasGivenUpSaysSo(t *testing.T) {
 	err := r.service.StreamCall(&crammed{torn: torn{ctx: ctx, req: &pb.CallRequest{Request: &pb.HttpRequest{Method: "POST", Url: w.URL}}}, giveUp: giveUp})
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("got %v", err)
+	}
+}
+
+// leaving is a stream whose caller sends a chunk and goes.
+type leaving struct {
+	torn
+
+	leave context.CancelFunc
+}
+
+func (s *leaving) RecvMsg(m any) error {
+	m.(*piece).chunk = []byte("a part")
+	s.leave()
+	return nil
+}
+
+// A caller who goes in the midst of his body has not sent all of it: an upstream that read its end would take the part for the whole.
+func TestStreamWhoseCallerLeftHasNoEnd(t *testing.T) {
+	for range 100 { // the reader chooses between a piece to give and the end of the call
+		ctx, leave := context.WithCancel(t.Context())
+		u := newUpstreamBody(&leaving{torn: torn{ctx: ctx}, leave: leave}, nil)
+		u.bodied = true
+		go u.receive(ctx)
+		<-ctx.Done()
+		for range 3 {
+			if p, err := u.next(t.Context()); errors.Is(err, io.EOF) {
+				t.Fatalf("%q, and the body is at its end", p)
+			}
+		}
+		for range u.pieces {
+			continue // until the reader has ended
+		}
 	}
 }
