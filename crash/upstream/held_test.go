@@ -49,7 +49,9 @@ func TestHeldStopsAtTheStep(t *testing.T) {
 				t.Errorf("its effect happened: %t", happened)
 			}
 			u.Release(hold)
-			if status := <-done; status != 201 || u.Written() != 1 {
+			status := <-done
+			u.handling.Wait() // it counts when the answer has left
+			if status != 201 || u.Written() != 1 {
 				t.Errorf("status %d, %d written", status, u.Written())
 			}
 		})
