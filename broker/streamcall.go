@@ -225,7 +225,7 @@ func (u *upstreamBody) read(ctx context.Context) error {
 		select {
 		case u.pieces <- m.chunk:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return context.Cause(ctx) //nolint:wrapcheck // as in next
 		}
 	}
 }
