@@ -217,7 +217,9 @@ func (u *upstreamBody) read(ctx context.Context) error {
 		}
 		if err != nil {
 			// Else the call is over, or its caller has gone: he is told what is known. A message that we gave up ends the call by itself.
-			if ctx.Err() == nil || errors.Is(context.Cause(ctx), errGivenUp) {
+			// The reading ends with the RPC, and so may be ahead of ctx, which ends by it.
+			rpc := u.from.Context()
+			if ctx.Err() == nil && rpc.Err() == nil || errors.Is(context.Cause(rpc), errGivenUp) {
 				u.fail(err)
 			}
 			return err

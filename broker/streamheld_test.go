@@ -123,3 +123,30 @@ func TestStreamWhoseCallerLeftHasNoEnd(t *testing.T) {
 		}
 	}
 }
+
+// hungUp is a stream whose reading ends with its RPC.
+type hungUp struct {
+	torn
+
+	hangUp context.CancelFunc
+}
+
+func (s *hungUp) RecvMsg(any) error {
+	s.hangUp()
+	return status.FromContextError(s.ctx.Err()).Err()
+}
+
+// A reading that ends with the RPC says nothing that was wrong, also where the context of the call has not ended with it yet.
+func TestStreamWhoseRPCEndedHasNoFaultyMessage(t *testing.T) {
+	rpc, hangUp := context.WithCancel(t.Context())
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(nil)
+	u := newUpstreamBody(&hungUp{torn: torn{ctx: rpc}, hangUp: hangUp}, end)
+	u.receive(ctx)
+	if err := u.broken(ctx); err != nil || ctx.Err() != nil {
+		t.Errorf("the call ends with %v", err)
+	}
+	if _, err := u.next(ctx); status.Code(err) != codes.Canceled {
+		t.Errorf("the body ends with %v", err)
+	}
+}
