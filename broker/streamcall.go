@@ -219,7 +219,7 @@ func (u *upstreamBody) read(ctx context.Context) error {
 			// Else the call is over, or its caller has gone: he is told what is known. A message that we gave up ends the call by itself.
 			// The reading ends with the RPC, and so may be ahead of ctx, which ends by it.
 			rpc := u.from.Context()
-			if ctx.Err() == nil && rpc.Err() == nil || errors.Is(context.Cause(rpc), errGivenUp) {
+			if ctx.Err() == nil && rpc.Err() == nil || errors.Is(context.Cause(rpc), errGivenUp) { //nolint:contextcheck // the two are told apart here
 				u.fail(err)
 			}
 			return err
