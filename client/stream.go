@@ -65,12 +65,12 @@ func (c *Client) Stream(ctx context.Context, req *pb.CallRequest, body io.Reader
 func upload(ctx context.Context, cancel context.CancelCauseFunc, stream grpc.BidiStreamingClient[pb.StreamCallRequest, pb.StreamCallResponse], body io.Reader) {
 	for ctx.Err() == nil {
 		p := make([]byte, streamChunk) // a message must not change after it was sent
-		n, err := io.ReadAtLeast(body, p, 1)
+		n, err := body.Read(p)
 		if n > 0 && stream.Send(&pb.StreamCallRequest{Part: &pb.StreamCallRequest_Chunk{Chunk: p[:n]}}) != nil {
 			return // it is over, and Recv tells why
 		}
 		switch {
-		case errors.Is(err, io.EOF):
+		case err == io.EOF: // that very value: an error that wraps it says that the body broke off
 			_ = stream.CloseSend() // as above
 			return
 		case err != nil:
