@@ -70,6 +70,8 @@ func upload(ctx context.Context, cancel context.CancelCauseFunc, stream grpc.Bid
 			return // it is over, and Recv tells why
 		}
 		switch {
+		case ctx.Err() != nil: // it is over; and a body that ended with its context may not be whole
+			return
 		case err == io.EOF: // that very value: an error that wraps it says that the body broke off
 			_ = stream.CloseSend() // as above
 			return

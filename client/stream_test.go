@@ -148,6 +148,38 @@ func TestStreamEndsNoBodyThatBrokeOff(t *testing.T) {
 	}
 }
 
+// A body that a caller ends as he leaves may be a part.
+func TestStreamEndsNoBodyOfACallerWhoLeft(t *testing.T) {
+	ended := make(chan bool, 1) // receives one value per call
+	f := &fake{stream: func(s grpc.BidiStreamingServer[pb.StreamCallRequest, pb.StreamCallResponse]) error {
+		var err error
+		for err == nil {
+			_, err = s.Recv()
+		}
+		ended <- errors.Is(err, io.EOF)
+		return err
+	}}
+	c := dial(t, serve(t, "tcp", "127.0.0.1:0", f).Addr().String(), client.Config{})
+	for range 100 { // the end of the call and that of the body are on their way together
+		ctx, leave := context.WithCancel(t.Context())
+		r, err := c.Stream(ctx, &pb.CallRequest{}, io.MultiReader(strings.NewReader("a part"), leaver(leave)), client.Answer{})
+		if r != nil || status.Code(err) != codes.Canceled {
+			t.Errorf("%v, %v", r, err)
+		}
+		if <-ended {
+			t.Fatal("the broker heard the end of the body")
+		}
+	}
+}
+
+// leaver is at its end as soon as it is read.
+type leaver context.CancelFunc
+
+func (l leaver) Read([]byte) (int, error) {
+	l()
+	return 0, io.EOF
+}
+
 // An early answer ends the call, although the rest of the body never comes.
 func TestStreamWaitsForNoBodyOnceItIsOver(t *testing.T) {
 	f := &fake{stream: func(s grpc.BidiStreamingServer[pb.StreamCallRequest, pb.StreamCallResponse]) error {
