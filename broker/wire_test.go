@@ -149,9 +149,11 @@ func TestBrokenMessagesAreAnsweredAsByGRPC(t *testing.T) {
 // TestStreamThatEndsInAMessageHasNoEnd: the end of the stream is that of the body only between two messages. Else the upstream would take
 // the part for the whole.
 func TestStreamThatEndsInAMessageHasNoEnd(t *testing.T) {
-	read := make(chan error, 1) // receives one value per request
+	begun, read := make(chan error, 1), make(chan error, 1) // receive one value per request
 	upstream := newWeb(t, "HTTP/1.1", func(_ http.ResponseWriter, r *http.Request) {
-		_, err := io.Copy(io.Discard, r.Body)
+		_, err := io.ReadFull(r.Body, make([]byte, len("a part")))
+		begun <- err
+		_, err = io.Copy(io.Discard, r.Body)
 		read <- err
 	})
 	head, err := proto.Marshal(&pb.StreamCallRequest{Part: &pb.StreamCallRequest_Head{Head: headOf("POST", upstream.URL)}})
@@ -179,6 +181,9 @@ func TestStreamThatEndsInAMessageHasNoEnd(t *testing.T) {
 		stream := uint32(2*n + 1)
 		c.open(stream, pb.CallService_StreamCall_FullMethodName, 0, false)
 		c.write(func() error { return c.framer.WriteData(stream, false, begin) })
+		if err := <-begun; err != nil {
+			t.Fatal(err)
+		}
 		c.write(func() error { return c.framer.WriteData(stream, true, row.rest) })
 		said := c.answer(stream)
 		if err := <-read; (err == nil) != row.whole || (status.Code(said) == codes.OK) != row.whole {
