@@ -32,7 +32,8 @@ type Answer struct {
 }
 
 // Stream makes one outbound call whose bodies may be of any size: body is read as the upstream takes it, and the answer is written as it
-// comes, so that neither is in memory whole. A nil body is none. req has no body, no operation id and no allow_deferral.
+// comes, so that neither is in memory whole. A nil body is none; one ends with io.EOF itself, and any other error ends the call. req has
+// no body, no operation id and no allow_deferral.
 //
 // The result is that of Call; its response has the status, the fields and the trailers of the answer, and no body. Where it has no response,
 // what was written, if anything, is a part of an answer that broke off. An error is as that of Call, or says [ErrBody] or [ErrAnswer], after
