@@ -72,6 +72,9 @@ func accept(w wire, head *messageHead, most int) (encoding.Compressor, error) {
 // readBody reads the message that head announces.
 func readBody(w wire, head *messageHead, c encoding.Compressor, most int, into any) error {
 	data, err := w.Read(int(head.size()))
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF // its head is there: an end now is not that of a client who has said all
+	}
 	if err != nil {
 		return broken(err)
 	}

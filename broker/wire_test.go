@@ -5,9 +5,12 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/binary"
+	"io"
+	"net/http"
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // as in the binary, where the exporter of spans brings it
 	"google.golang.org/grpc/health"
@@ -16,6 +19,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sallyport/sallyport/egress"
+	"github.com/sallyport/sallyport/egress/guard"
 	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 )
 
@@ -99,6 +104,7 @@ func TestBrokenMessagesAreAnsweredAsByGRPC(t *testing.T) {
 				{"garbage", framed(0, []byte{0xff, 0xff}), nil, false},
 				{"a wrong flag", framed(2, service.message), nil, false},
 				{"half a head", []byte{0, 0}, nil, false},
+				{"a head without its message", framed(0, make([]byte, 100))[:5], nil, false},
 				{"half a message", framed(0, make([]byte, 100))[:50], nil, false},
 				{"a second message in half", append(framed(0, service.message), 0, 0), nil, false},
 				{"too large", binary.BigEndian.AppendUint32([]byte{0}, uint32(service.most+1)), nil, false},
@@ -137,5 +143,51 @@ func TestBrokenMessagesAreAnsweredAsByGRPC(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestStreamThatEndsInAMessageHasNoEnd: the end of the stream is that of the body only between two messages. Else the upstream would take
+// the part for the whole.
+func TestStreamThatEndsInAMessageHasNoEnd(t *testing.T) {
+	begun, read := make(chan error, 1), make(chan error, 1) // receive one value per request
+	upstream := newWeb(t, "HTTP/1.1", func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadFull(r.Body, make([]byte, len("a part")))
+		begun <- err
+		_, err = io.Copy(io.Discard, r.Body)
+		read <- err
+	})
+	head, err := proto.Marshal(&pb.StreamCallRequest{Part: &pb.StreamCallRequest_Head{Head: headOf("POST", upstream.URL)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := proto.Marshal(chunk([]byte("a part")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := egress.New(egress.Config{Guard: guard.New(guard.Config{Dev: true}), UserAgent: "sallyport/test"})
+	t.Cleanup(transport.Close)
+	c := onSockets(t, setup{sender: transport}).raw(t)
+	begin := append(framed(0, head), framed(0, part)...)
+	for n, row := range []struct {
+		name  string
+		rest  []byte
+		whole bool
+	}{
+		{"between messages", nil, true},
+		{"in a head", framed(0, part)[:3], false},
+		{"after a head", framed(0, part)[:5], false},
+		{"in a message", framed(0, part)[:7], false},
+	} {
+		stream := uint32(2*n + 1)
+		c.open(stream, pb.CallService_StreamCall_FullMethodName, 0, false)
+		c.write(func() error { return c.framer.WriteData(stream, false, begin) })
+		if err := <-begun; err != nil {
+			t.Fatal(err)
+		}
+		c.write(func() error { return c.framer.WriteData(stream, true, row.rest) })
+		said := c.answer(stream)
+		if err := <-read; (err == nil) != row.whole || (status.Code(said) == codes.OK) != row.whole {
+			t.Errorf("%s: the upstream read the body to %v, and the caller was told %v", row.name, err, said)
+		}
 	}
 }

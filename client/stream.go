@@ -32,7 +32,8 @@ type Answer struct {
 }
 
 // Stream makes one outbound call whose bodies may be of any size: body is read as the upstream takes it, and the answer is written as it
-// comes, so that neither is in memory whole. A nil body is none. req has no body, no operation id and no allow_deferral.
+// comes, so that neither is in memory whole. A nil body is none; one ends with io.EOF itself, and any other error ends the call. req has
+// no body, no operation id and no allow_deferral.
 //
 // The result is that of Call; its response has the status, the fields and the trailers of the answer, and no body. Where it has no response,
 // what was written, if anything, is a part of an answer that broke off. An error is as that of Call, or says [ErrBody] or [ErrAnswer], after
@@ -65,12 +66,14 @@ func (c *Client) Stream(ctx context.Context, req *pb.CallRequest, body io.Reader
 func upload(ctx context.Context, cancel context.CancelCauseFunc, stream grpc.BidiStreamingClient[pb.StreamCallRequest, pb.StreamCallResponse], body io.Reader) {
 	for ctx.Err() == nil {
 		p := make([]byte, streamChunk) // a message must not change after it was sent
-		n, err := io.ReadAtLeast(body, p, 1)
+		n, err := body.Read(p)
 		if n > 0 && stream.Send(&pb.StreamCallRequest{Part: &pb.StreamCallRequest_Chunk{Chunk: p[:n]}}) != nil {
 			return // it is over, and Recv tells why
 		}
 		switch {
-		case errors.Is(err, io.EOF):
+		case ctx.Err() != nil: // it is over; and a body that ended with its context may not be whole
+			return
+		case err == io.EOF: // that very value: an error that wraps it says that the body broke off
 			_ = stream.CloseSend() // as above
 			return
 		case err != nil:

@@ -2,8 +2,10 @@ package client_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -104,6 +106,78 @@ func TestStreamSaysWhichEndBroke(t *testing.T) {
 	if r, err := c.Stream(ctx, req, nil, client.Answer{}); r != nil || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("no result: %v, %v", r, err)
 	}
+}
+
+// once gives some bytes and an error together, and is at its end after that.
+type once struct {
+	text string
+	err  error
+}
+
+func (o *once) Read(p []byte) (int, error) {
+	n, err := copy(p, o.text), cmp.Or(o.err, io.EOF)
+	*o = once{}
+	return n, err
+}
+
+// The broker must not hear the end of a body that broke off: the upstream would take the part for the whole.
+func TestStreamEndsNoBodyThatBrokeOff(t *testing.T) {
+	ended := make(chan bool, 1) // receives one value per call
+	f := &fake{stream: func(s grpc.BidiStreamingServer[pb.StreamCallRequest, pb.StreamCallResponse]) error {
+		var err error
+		for err == nil {
+			_, err = s.Recv()
+		}
+		ended <- errors.Is(err, io.EOF)
+		return s.Send(partResult(pb.Outcome_OUTCOME_SUCCESS))
+	}}
+	c := dial(t, serve(t, "tcp", "127.0.0.1:0", f).Addr().String(), client.Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for name, body := range map[string]io.Reader{
+		"an error beside the last bytes": &once{"a part", io.ErrUnexpectedEOF},
+		"an error that wraps io.EOF":     iotest.ErrReader(fmt.Errorf("the source hung up: %w", io.EOF)),
+	} {
+		r, err := c.Stream(ctx, &pb.CallRequest{}, body, client.Answer{})
+		if r != nil || !errors.Is(err, client.ErrBody) {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+		if <-ended {
+			t.Errorf("%s: the broker heard the end of the body", name)
+		}
+	}
+}
+
+// A body that a caller ends as he leaves may be a part.
+func TestStreamEndsNoBodyOfACallerWhoLeft(t *testing.T) {
+	ended := make(chan bool, 1) // receives one value per call
+	f := &fake{stream: func(s grpc.BidiStreamingServer[pb.StreamCallRequest, pb.StreamCallResponse]) error {
+		var err error
+		for err == nil {
+			_, err = s.Recv()
+		}
+		ended <- errors.Is(err, io.EOF)
+		return err
+	}}
+	c := dial(t, serve(t, "tcp", "127.0.0.1:0", f).Addr().String(), client.Config{})
+	for range 100 { // the end of the call and that of the body are on their way together
+		ctx, leave := context.WithCancel(t.Context())
+		r, err := c.Stream(ctx, &pb.CallRequest{}, io.MultiReader(strings.NewReader("a part"), leaver(leave)), client.Answer{})
+		if r != nil || status.Code(err) != codes.Canceled {
+			t.Errorf("%v, %v", r, err)
+		}
+		if <-ended {
+			t.Fatal("the broker heard the end of the body")
+		}
+	}
+}
+
+// leaver is at its end as soon as it is read.
+type leaver context.CancelFunc
+
+func (l leaver) Read([]byte) (int, error) {
+	l()
+	return 0, io.EOF
 }
 
 // An early answer ends the call, although the rest of the body never comes.

@@ -111,9 +111,11 @@ func (c *Conn) SendStream(next func() ([]byte, error)) error {
 	if c.written.Load() > 0 {
 		c.requests++
 	}
-	for err == nil {
+	for whole := false; err == nil && !whole; {
 		var p []byte
-		p, err = next()
+		if p, err = next(); errors.Is(err, io.EOF) { // of next alone: a write that failed so has not sent all
+			whole, err = true, nil
+		}
 		for len(p) > 0 && err == nil {
 			n := min(len(p), pieceBytes)
 			b = strconv.AppendInt(b[:0], int64(n), 16)
@@ -123,9 +125,9 @@ func (c *Conn) SendStream(next func() ([]byte, error)) error {
 			err = c.write(b)
 			p = p[n:]
 		}
-	}
-	if errors.Is(err, io.EOF) {
-		err = c.write(append(b[:0], "0\r\n\r\n"...))
+		if whole && err == nil {
+			err = c.write(append(b[:0], "0\r\n\r\n"...))
+		}
 	}
 	if err == nil {
 		c.sendEnded(sendWhole)

@@ -2,6 +2,7 @@ package h1_test
 
 import (
 	"bytes"
+	"io"
 	"testing"
 	"time"
 
@@ -65,5 +66,41 @@ func TestStreamedLengthsBeyondMeasure(t *testing.T) {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
+	}
+}
+
+// hungUp is a connection that takes so many writes and says io.EOF to the next one.
+type hungUp struct {
+	*peer
+
+	after int
+}
+
+func (h *hungUp) Write(b []byte) (int, error) {
+	if h.after--; h.after == -1 {
+		return 0, io.EOF
+	}
+	return h.peer.Write(b)
+}
+
+// TestStreamedBodyHasItsEndFromItsSource: a write that failed is no end, whatever its error says. What follows it would tell the peer that
+// this was all.
+func TestStreamedBodyHasItsEndFromItsSource(t *testing.T) {
+	for after, last := range []string{"start", "head", "first piece"} {
+		h := &hungUp{whole(""), after}
+		c := h1.New(h)
+		c.Start("POST", "/", "example.com")
+		pieces := []string{"one", "two", "three"}
+		err := c.SendStream(func() ([]byte, error) {
+			if len(pieces) == 0 {
+				return nil, io.EOF
+			}
+			p := pieces[0]
+			pieces = pieces[1:]
+			return []byte(p), nil
+		})
+		if kindOf(t, err) != h1.WriteFailed || bytes.Contains(h.wrote, []byte("0\r\n\r\n")) || h.writes != after {
+			t.Errorf("after the %s: %v, wrote %q", last, err, h.wrote)
+		}
 	}
 }

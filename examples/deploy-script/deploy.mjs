@@ -19,9 +19,9 @@ function told(word, prefix) {
   return word.slice(prefix.length).replaceAll('_', ' ').toLowerCase();
 }
 
-// line is an attempt: what happened, and what the broker decided after it.
+// line is an attempt: what happened, and what the broker decided after it. An answer that broke off has a status, and a failure.
 function line({ number, status, failure, decision }) {
-  const happened = status || told(failure, 'FAILURE_');
+  const happened = failure === 'FAILURE_UNSPECIFIED' ? status : told(failure, 'FAILURE_');
   const verdict = told(decision.verdict, 'VERDICT_');
   const wait = decision.wait ? `, wait ${milliseconds(decision.wait) / 1000}s` : '';
   return `  ${number}  ${String(happened).padEnd(15)}  ${verdict}: ${told(decision.reason, 'REASON_')}${wait}`;

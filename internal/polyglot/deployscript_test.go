@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	pb "github.com/sallyport/sallyport/gen/go/sallyport/v1"
 	"github.com/sallyport/sallyport/internal/document"
 	"github.com/sallyport/sallyport/internal/process"
 )
@@ -61,6 +62,25 @@ func TestDeployScriptRunsAsWritten(t *testing.T) {
 		t.Errorf("$ %s\nprints\n%s\nand not\n%s", commands[0].Line, got, want)
 	}
 	judgeWaits(t, got, packages)
+	tellsOfACutAnswer(t, dir)
+}
+
+// tellsOfACutAnswer: an answer that broke off after its head has the status of that, and is told as what it is.
+func tellsOfACutAnswer(t *testing.T, dir string) {
+	t.Helper()
+	stop, retry := &pb.Decision{Verdict: pb.Verdict_VERDICT_STOP, Reason: pb.Reason_REASON_SUCCESS}, &pb.Decision{Verdict: pb.Verdict_VERDICT_RETRY, Reason: pb.Reason_REASON_FAILURE_RETRYABLE}
+	broker := serve(t, &fake{asked: map[string]int{}, answers: map[string]vector{"": {resp: &pb.CallResponse{
+		Outcome: pb.Outcome_OUTCOME_SUCCESS, Effect: pb.Effect_EFFECT_ANSWERED, Next: pb.NextStep_NEXT_STEP_DONE,
+		Attempts: []*pb.Attempt{
+			{Number: 1, Status: 200, Evidence: pb.Evidence_EVIDENCE_PARTIAL_RESPONSE, Failure: pb.Failure_FAILURE_CONNECTION_LOST, Decision: retry},
+			{Number: 2, Status: 200, Evidence: pb.Evidence_EVIDENCE_ANSWERED, Decision: stop},
+		},
+	}}}})
+	script := filepath.Join(dir, "examples", "deploy-script", "deploy.mjs")
+	got := string(output(t, command(t, runTime, "node", script, broker, "http://127.0.0.1:8000")))
+	if want := "  1  connection lost  retry: failure retryable\n  2  200              stop: success\n"; strings.Count(got, want) != len(waits) {
+		t.Errorf("the script tells of a cut answer\n%s", got)
+	}
 }
 
 // stage copies the script and its policies, with the ports of the test.
