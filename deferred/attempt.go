@@ -110,7 +110,7 @@ func (q *Queue) intend(r *Record, repeatable bool, now time.Time) bool {
 			return false
 		case stands.State == StateSending && stands.Epoch == r.Epoch+1:
 			return true
-		case stands.Epoch != r.Epoch || stands.State.Finished() || isClosed(q.closed):
+		case stands.Seq != r.Seq || stands.Epoch != r.Epoch || stands.State.Finished() || isClosed(q.closed):
 			return false
 		}
 	}
@@ -124,7 +124,7 @@ func (q *Queue) standing(r *Record) (stands Record, known bool) {
 			return err
 		})
 		if !isStoreError(err) {
-			return stands, true // purged: no state is its own
+			return stands, true // purged: it has no number
 		}
 	}
 	return Record{}, false

@@ -116,6 +116,33 @@ func TestABrokenStoreIsNotSpunOn(t *testing.T) {
 	})
 }
 
+// What is cancelled and purged while it is not known whether its attempt was written as begun is gone, and not asked for again and again.
+func TestWhatIsPurgedInDoubtIsLeft(t *testing.T) {
+	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return good() })
+	synctest.Test(t, func(t *testing.T) {
+		var s *faulty
+		s = newFaulty(func(op string) error {
+			if op != "begin" || s.uses[op] > 1 {
+				return nil
+			}
+			_, err := s.Deferred.Cancel(t.Context(), "one", "a", time.Now(), time.Now())
+			if n, purged := s.Deferred.Purge(t.Context(), &deferred.Which{IDs: []string{"a"}}); errors.Join(err, purged) != nil || n != 1 {
+				t.Error(n, err, purged)
+			}
+			return errBroken
+		})
+		q := queueOn(s, u)
+		q.Run()
+		defer closed(t, q)
+		submit(t, q, "a", "http://a:80")
+		time.Sleep(time.Minute)
+		if n := s.count("begin"); n > 2 || len(u.times("a")) != 0 {
+			t.Errorf("begun %d times, sent %d times", n, len(u.times("a")))
+		}
+		q.Close(t.Context())
+	})
+}
+
 func TestAStoreThatFailsIsSaid(t *testing.T) {
 	u := newUpstream(func(context.Context, *deferred.Record, int) call.Final { return good() })
 	synctest.Test(t, func(t *testing.T) {
